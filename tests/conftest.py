@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,8 +85,7 @@ def exported_template(
 @pytest.fixture
 def store(exported_template: Exported, tmp_path: Path) -> Exported:
     """An exported repository, to be damaged."""
-    shutil.copytree(exported_template.root, tmp_path / "repo", symlinks=True)
-    return Exported(tmp_path / "repo", exported_template.server)
+    return exported_template.copied(tmp_path)
 
 
 @pytest.fixture
@@ -107,10 +105,9 @@ def bundled_template(
 
 
 @pytest.fixture
-def published(bundled_template: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
+def published(bundled_template: Bundled, tmp_path: Path) -> Bundled:
     """A repository of which everything is published, to be changed."""
-    shutil.copytree(bundled_template.root, tmp_path / "repo", symlinks=True)
-    return Bundled(tmp_path / "repo", server)
+    return bundled_template.copied(tmp_path)
 
 
 @pytest.fixture
@@ -133,5 +130,4 @@ def large_template(
 
 @pytest.fixture
 def large(large_template: Exported, tmp_path: Path) -> Exported:
-    shutil.copytree(large_template.root, tmp_path / "repo", symlinks=True)
-    return Exported(tmp_path / "repo", large_template.server)
+    return large_template.copied(tmp_path)

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config, executable
 from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
@@ -80,8 +80,7 @@ def test_exporter_of_the_source_has_items_of_its_share(
 ) -> None:
     share = tmp_path / "share"
     unknown.hg("share", "-q", "--config=extensions.share=", ".", str(share))
-    with (share / ".hg" / "hgrc").open("a") as file:
-        file.write("[extensions]\nshare =\n" + as_file(ON))
+    add_config(share, "[extensions]\nshare =\n" + as_file(ON))
     with serving(share) as web:
         assert_refs(web)
 
@@ -91,8 +90,9 @@ def test_items_are_as_in_the_server_and_on_no_command_line(
 ) -> None:
     noted = tmp_path / "noted"
     (tmp_path / "noting.py").write_text(NOTING.format(noted=str(noted)))
-    with (unknown.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[here]\nboth = of the repository\nfile = of the repository\n")
+    add_config(
+        unknown.root, "[here]\nboth = of the repository\nfile = of the repository\n"
+    )
     given = {
         "extensions.noting": str(tmp_path / "noting.py"),
         "here.lines": "one\n[two]\n three = secret",
@@ -119,9 +119,7 @@ class Broken:
     """An hg that a server's processes cannot be started with."""
 
     def __init__(self, place: Path, script: str) -> None:
-        program = place / "hg"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
+        program = executable(place / "hg", f"#!/bin/sh\n{script}\n")
         self.environment = ENVIRONMENT | {"HG": str(program)}
 
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, ROOT, hg
+from testlib.environment import ENVIRONMENT, HG, ROOT, captured, hg
 
 pytestmark = pytest.mark.slow
 
@@ -163,11 +163,5 @@ def test_only_exports_and_bundles_end_python_without_collecting(
         "--config",
         "extensions.ending=ending.py",
     )
-    done = subprocess.run(
-        [HG, *options, *command],
-        cwd=repo,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-    )
+    done = captured([HG, *options, *command], repo, text=True)
     assert (done.returncode, done.stderr) == (0, str(is_frozen))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from mercurial import error
-from testlib.environment import hg, publish_commits
+from testlib.environment import add_config, hg, publish_commits
 from testlib.small import STORE, run_hg
 
 from hgext3rd.amalgam.terminal import clean, one_line, printable
@@ -63,9 +63,10 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repo.mkdir()
     hg(repo, "init")
     publish_commits(repo)
-    with (repo / ".hg/hgrc").open("a") as file:
-        file.write("[clone-bundles]\ngit.formats = git-v2\n")
-        file.write("[extensions]\nclonebundles =\n")
+    add_config(
+        repo,
+        "[clone-bundles]\ngit.formats = git-v2\n" + "[extensions]\nclonebundles =\n",
+    )
     name = repo / os.fsdecode(b".GIT-\x1b[2J\x9b")
     git_directory = repo / os.fsdecode(b".git \x1b[2J")
     (repo / "plain").write_text("text\n")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mercurial import hg
 from testlib.changegroups import LOG, STOCK, took
+from testlib.environment import add_config
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -26,8 +27,7 @@ STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 def root(tmp_path: Path) -> Path:
     """A repository of which every index is mapped."""
     path = generate(tmp_path / "repo", "merges", f"--changesets={CHANGESETS}")
-    with (path / ".hg" / "hgrc").open("a") as file:
-        file.write("[experimental]\nmmapindexthreshold = 0\n")
+    add_config(path, "[experimental]\nmmapindexthreshold = 0\n")
     return path
 
 

@@ -10,7 +10,6 @@ import pytest
 from testlib.bundles import (
     check_metadata,
     command,
-    commit,
     complete_pack,
     pack_of,
     reached,
@@ -50,7 +49,7 @@ def test_progress_of_a_copy_has_a_total(large: Exported, tmp_path: Path) -> None
     assert tuple(map(int, last)) == (size, size)
     # more than is copied: it does not end before its end
     large.hg("update", "-q", "tip")
-    commit(large, "new")
+    large.commit("new")
     done = large.run("git::bundle", *shown, str(path))
     assert done.code == 0, done.err
     steps = re.findall(rb"bundling: (\d+)/(\d+) bytes", done.out)
@@ -63,7 +62,7 @@ def test_what_came_later_follows_the_copy(large: Exported, tmp_path: Path) -> No
     copied = complete_pack(large).read_bytes()
     large.hg("update", "-q", "tip")
     for number in range(3):
-        commit(large, f"new{number}")
+        large.commit(f"new{number}")
         large.hg("git::export")
     # what was there before comes again, which is no reason to pack it again
     large.hg("revert", "-q", "-r", "500", "--all")

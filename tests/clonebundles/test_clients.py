@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import FORMATS, Bundled, Served
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import HG, add_config, captured, git
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
@@ -260,11 +259,9 @@ def test_configured_address_of_several_repositories_is_used(
 
 
 def test_clients_without_http_are_told_of_no_address(published: Bundled) -> None:
-    talk = subprocess.run(
+    talk = captured(
         [str(HG), "-R", str(published.root), "serve", "--stdio"],
         input=b"hello\ncinnabarclone\nclonebundles\n",
-        env=ENVIRONMENT,
-        capture_output=True,
         check=True,
     )
     capabilities, _newline, rest = talk.stdout.partition(b"\n0\n")
@@ -276,18 +273,15 @@ def test_clients_without_http_are_told_of_no_address(published: Bundled) -> None
 def stock(cwd: Path, *args: str) -> str:
     """Run hg without amalgam."""
     command = [str(HG), *args]
-    done = subprocess.run(
-        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True
-    )
+    done = captured(command, cwd, text=True)
     assert done.returncode == 0, (args, done.stdout, done.stderr)
     return done.stdout
 
 
 @pytest.fixture
-def growing(published: Bundled, tmp_path: Path, server: HgServer) -> Bundled:
+def growing(published: Bundled, tmp_path: Path) -> Bundled:
     """A copy of what is published, to be changed."""
-    shutil.copytree(published.root, tmp_path / "repo", symlinks=True)
-    return Bundled(tmp_path / "repo", server)
+    return published.copied(tmp_path)
 
 
 def test_copied_repository_has_its_own_files(
@@ -333,9 +327,7 @@ def test_hg_refuses_a_bundle_that_was_changed(growing: Bundled, tmp_path: Path) 
     path.write_bytes(content)
     with growing.served() as served:
         command = [str(HG), "clone", served.url, "clone"]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True
-        )
+        done = captured(command, tmp_path)
     assert done.returncode
     assert b"abort: file with digest " in done.stderr
 
@@ -434,8 +426,7 @@ def test_git_gets_nothing_where_it_is_not_known_what_it_may_have(
         assert "cinnabarclone" in served.capabilities()
         assert served.get("?cmd=cinnabarclone")
         assert served.status("amalgam/bundles/bundles.list") == 200
-    with (bundled.dot_hg / "hgrc").open("a") as file:
-        file.write(f"[amalgam]\n{mistake}\n")
+    add_config(bundled.root, f"[amalgam]\n{mistake}\n")
     with bundled.served() as served:
         capabilities = served.capabilities()
         assert "cinnabarclone" not in capabilities

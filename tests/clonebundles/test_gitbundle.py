@@ -15,12 +15,11 @@ from testlib.bundles import (
     Bundle,
     check_metadata,
     command,
-    commit,
     complete_pack,
     reached,
     written,
 )
-from testlib.environment import git
+from testlib.environment import add_config, executable, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
@@ -73,7 +72,7 @@ def test_git_clones_a_bundle_and_pulls_what_follows(
     assert (clone / "last").read_text() == "last\n"
     assert git(clone, "tag").decode() == "v1\n"
     git(clone, "fsck", "--full", "--strict")
-    commit(store, "more")
+    store.commit("more")
     store.hg("git::export")
     git(clone, "remote", "set-url", "origin", str(store.git_dir))
     git(clone, "pull", "-q")
@@ -81,7 +80,7 @@ def test_git_clones_a_bundle_and_pulls_what_follows(
 
 
 def test_what_is_new_is_exported_first(store: Exported) -> None:
-    commit(store, "newer")
+    store.commit("newer")
     bundle = command(store)
     assert bundle.refs["refs/heads/default"] == store.ids("tip")[1]
 
@@ -138,7 +137,7 @@ def test_increments_follow_each_other(store: Exported, tmp_path: Path) -> None:
         git(tmp_path / "client.git", *fetch)
         if number == 1:
             store.hg("update", "-q", "1")
-        commit(store, f"new{number}")
+        store.commit(f"new{number}")
     assert report.changesets == 1
     tip = git(tmp_path / "client.git", "rev-parse", "default").decode().strip()
     assert tip == store.ids("desc(new2)")[1]
@@ -150,7 +149,7 @@ def test_an_increment_has_what_had_no_name_before(
 ) -> None:
     # of two heads of a branch, only the tip has a name
     store.hg("update", "-q", "1")
-    commit(store, "tip")
+    store.commit("tip")
     git(tmp_path, "init", "-q", "--bare", "client.git")
     heads: tuple[bytes, ...] = ()
     for number in range(2):
@@ -239,7 +238,7 @@ def test_an_object_in_two_packs_is_in_a_bundle_once(
     empty: Exported, tmp_path: Path
 ) -> None:
     # the tree of no files is that of a changeset, and that of the metadata commit
-    commit(empty, "file")
+    empty.commit("file")
     empty.hg("remove", "-q", "file")
     empty.hg("commit", "-qm", "no files", "-d", "1 0")
     for options in ((), ("-r", "1")):
@@ -252,14 +251,13 @@ def test_a_part_is_put_together_without_making_a_repository_by_git(
 ) -> None:
     program = tmp_path / "git"
     calls = tmp_path / "calls"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >> {calls}\nexec {shutil.which("git")} "$@"\n'
+    executable(
+        program, f'#!/bin/sh\necho "$@" >> {calls}\nexec {shutil.which("git")} "$@"\n'
     )
-    program.chmod(0o755)
-    commit(empty, "file")
+    empty.commit("file")
     empty.hg("remove", "-q", "file")
     empty.hg("commit", "-qm", "no files", "-d", "1 0")
-    commit(empty, "later")
+    empty.commit("later")
     option = ("--config", f"amalgam.git.program={program}")
     bundle = command(empty, "-t", "cinnabar-v1", "-r", "1", *option)
     check_metadata(bundle, clone_of_part(empty, "1").git_dir, tmp_path / "objects.git")
@@ -278,8 +276,9 @@ def test_metadata_of_a_large_one_is_copied(large: Exported, tmp_path: Path) -> N
 @pytest.fixture
 def layered(store: Exported) -> Exported:
     """A repository with drafts, hidden and secret changesets that have a word."""
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[experimental]\nevolution = all\n[phases]\nnew-commit = draft\n")
+    add_config(
+        store.root, "[experimental]\nevolution = all\n[phases]\nnew-commit = draft\n"
+    )
     for name, options in (("draft", ()), ("hidden", ()), ("secret", ("--secret",))):
         (store.root / name).write_text(f"{WORD} {name}\n")
         user = f"{WORD}-{name} <{name}>"
@@ -335,13 +334,13 @@ def test_metadata_has_no_ids_that_depend_on_drafts(
     empty: Exported, tmp_path: Path
 ) -> None:
     store = empty
-    commit(store, "root")
+    store.commit("root")
     # revision 1 is a draft that has the commit of revision 2, which is public
     for branch, draft in (("one", "yes"), ("two", "no")):
         store.hg("update", "-q", "0")
         store.hg("branch", "-q", branch)
         phase = "draft" if draft == "yes" else "public"
-        commit(store, "same", "--config", f"phases.new-commit={phase}")
+        store.commit("same", "--config", f"phases.new-commit={phase}")
     bundle, report = written(store, CINNABAR_V1, public_only=True)
     assert len(store.docket()["held"]) == 1
     assert report.changesets == 1
@@ -417,7 +416,7 @@ def test_what_git_cinnabar_cannot_pull_is_not_bundled_for_it(
     lines = set(requires.read_text().split()) - {"treemanifest"} | {requirement}
     requires.write_text("".join(f"{line}\n" for line in sorted(lines)))
     if requirement == "treemanifest":
-        commit(store, "file")
+        store.commit("file")
     # a process of its own: what loads LFS keeps it
     lfs = ("--config", "extensions.lfs=")
     done = run_hg(store.root, *lfs, "git::bundle", "-t", "cinnabar-v1", "x.bundle")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import Bundled, uploading
-from testlib.environment import hg
+from testlib.environment import add_config, hg
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
@@ -137,8 +137,7 @@ def test_restricted_repository_has_no_address_elsewhere_unless_told(
 
 
 def restrict(bundled: Bundled) -> None:
-    with (bundled.dot_hg / "hgrc").open("a") as file:
-        file.write("[web]\nallow_read = alice\n")
+    add_config(bundled.root, "[web]\nallow_read = alice\n")
 
 
 @pytest.mark.parametrize("external", [None, "yes"])

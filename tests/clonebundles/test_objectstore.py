@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import Bundled
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, add_config, git, hg
 from testlib.faultproxy import Fault, FaultProxy, fault_proxy
 from testlib.hgserver import HgServer
 from testlib.s3server import BUCKET, SECRET, S3Server, s3_server
@@ -473,8 +473,7 @@ def test_restricted_repository_is_not_in_a_public_bucket(
     stored: Bundled, s3: S3Server
 ) -> None:
     stored.refresh()
-    with (stored.dot_hg / "hgrc").open("a") as file:
-        file.write("[web]\nallow_read = alice\n")
+    add_config(stored.root, "[web]\nallow_read = alice\n")
     assert len(stored.problems()) == 3
     with stored.served() as served:
         assert served.status("?cmd=clonebundles") == 401
@@ -512,8 +511,7 @@ def test_links_are_made_for_each_client(
 
 
 def test_links_are_for_those_who_may_read_the_repository(private: Bundled) -> None:
-    with (private.dot_hg / "hgrc").open("a") as file:
-        file.write("[web]\nallow_read = alice\n")
+    add_config(private.root, "[web]\nallow_read = alice\n")
     private.refresh()
     assert not private.bundles()
     assert not private.problems()

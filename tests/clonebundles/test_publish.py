@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from testlib.bundled import FORMATS, Bundled
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import HG, captured, git, hg
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
@@ -145,7 +145,7 @@ def test_formats_without_the_extension_are_warned_of(fresh: Bundled) -> None:
     (fresh.root / "more").write_text("more\n")
     # a process of its own: it warns once
     command = [str(HG), "commit", "-qAm", "more"]
-    done = subprocess.run(command, cwd=fresh.root, env=ENVIRONMENT, capture_output=True)
+    done = captured(command, fresh.root)
     assert (done.returncode, done.stderr) == (
         0,
         b"warning: bundles are not renewed: "

@@ -14,20 +14,17 @@ from typing import Any
 import pytest
 from mercurial import lock as lockmod
 from testlib import faults
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import ENVIRONMENT, HG, captured, git
 from testlib.exported import Exported
 
 from hgext3rd.amalgam import locking
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.export.export import export
 from hgext3rd.amalgam.gitstore.oidmap import Table
 from hgext3rd.amalgam.gitstore.status import StoreStatus
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 
 def status_of(store: Exported, **config: str) -> StoreStatus:
-    repo = store.open(**config)
-    return StoreStatus.of(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    return StoreStatus.of(store.git_store(**config))
 
 
 def problems(status: StoreStatus) -> list[str]:
@@ -167,9 +164,7 @@ def test_kernel_that_gives_wrong_answers_is_a_problem(store: Exported) -> None:
     )
     options = ["--config", "extensions.amalgam=", "--config"]
     command = [str(HG), *options, "extensions.faulty=faulty.py", "admin::amalgam"]
-    done = subprocess.run(
-        command, cwd=store.root, env=ENVIRONMENT, capture_output=True, text=True
-    )
+    done = captured(command, store.root, text=True)
     assert (done.returncode, done.stderr) == (1, "")
     line = "SHA-1 kernel 'avx512' gives wrong answers on this machine, and is not used"
     assert line in done.stdout
@@ -230,9 +225,8 @@ def test_lock_of_a_dead_process_does_not_stop_a_repair(store: Exported) -> None:
 
 
 def test_all_may_be_removed_while_a_repository_is_open(store: Exported) -> None:
-    repo = store.open()
-    opened = GitStore(repo, GitConfig.from_ui(repo.ui))
-    node = repo[b"tip"].node()
+    opened = store.git_store()
+    node = opened.repo[b"tip"].node()
     with contextlib.closing(opened.open_map()) as oidmap:
         (oid,) = oidmap.oids([node])
         assert oid

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mercurial import registrar, ui as uimod
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
@@ -28,13 +28,7 @@ def run_with(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run hg in a process of its own, with something to read."""
     command = [str(HG), *AMALGAM, *args]
-    return subprocess.run(
-        command,
-        cwd=repo.root,
-        env=ENVIRONMENT,
-        input=stdin.encode(),
-        capture_output=True,
-    )
+    return captured(command, repo.root, input=stdin.encode())
 
 
 @pytest.fixture(scope="module")

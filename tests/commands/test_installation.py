@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, ROOT
+from testlib.environment import HG, ROOT, captured
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam import metadata
@@ -31,9 +30,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def run(cwd: Path, *command: str) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True
-    )
+    done = captured(command, cwd, text=True)
     assert not done.returncode, done.stderr
     return done.stdout
 
@@ -133,7 +130,7 @@ def test_debuginstall_tells_why_git_cannot_be_used(
 def test_debuginstall_tells_that_there_is_no_core(tmp_path: Path) -> None:
     options = ["--config", "extensions.amalgam=", "--config", "ui.username=test"]
     command = [sys.executable, "-c", WITHOUT_CORE, str(HG), *options, "debuginstall"]
-    done = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True)
+    done = captured(command, tmp_path)
     assert b" native core of amalgam cannot be loaded: " in done.stdout
     assert b"1 problems detected" in done.stdout
     assert done.returncode == 1, done.stderr

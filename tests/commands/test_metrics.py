@@ -16,7 +16,7 @@ import pytest
 from mercurial import lock as lockmod
 from testlib import faults
 from testlib.bundled import Bundled
-from testlib.environment import ROOT
+from testlib.environment import ROOT, add_config
 from testlib.exported import Exported
 from testlib.exposition import Labels, parsed
 from testlib.hgserver import HgServer
@@ -127,8 +127,7 @@ def test_never_exported_is_measured_and_nothing_is_made(empty: Exported) -> None
 
 def test_problems_are_counted_and_the_exit_code_is_0(store: Exported) -> None:
     faults.a_foreign_pack(store)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[amalgam]\nquux = 1\n")
+    add_config(store.root, "[amalgam]\nquux = 1\n")
     problems = metrics(store)["problems"][()]
     assert problems == store.run("admin::amalgam").out.count(b"  (") == 2
 

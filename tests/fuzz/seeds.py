@@ -17,7 +17,7 @@ from pathlib import Path
 
 from testlib import revlogs
 from testlib.converted import Target
-from testlib.environment import ROOT, git, hg
+from testlib.environment import ROOT, add_config, git, hg
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.randomcommits import GitObjects, write_object
@@ -78,8 +78,7 @@ def _history(server: HgServer, repo: Path, config: list[str]) -> Path:
     config = [*config, "storage.all-slow-path=allow"]
     options = [part for item in config for part in ("--config", item)]
     server.hg(repo.parent, "init", str(repo), *options)
-    with (repo / ".hg" / "hgrc").open("a") as file:
-        file.write("[storage]\nall-slow-path = allow\n")
+    add_config(repo, "[storage]\nall-slow-path = allow\n")
     for step in range(5):
         (repo / "f").write_bytes(_LINES.replace(b"line 3", b"step %d" % step))
         (repo / f"g{step}").write_bytes(b"%d\n" % step)

@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 from testlib import killpoints
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.meanwhile import MEANWHILE
 from testlib.planted import traces
-
-from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -27,17 +24,10 @@ CONFIG = "[extensions]\ncensor =\n[censor]\npolicy = ignore\n"
 def store(tmp_path: Path, server: HgServer) -> Exported:
     """A store that is not exported, with a secret in revision 1 of a file."""
     store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write(CONFIG)
+    add_config(store.root, CONFIG)
     for text in ("public\n", f"{WORD.decode()}\n", "none\n"):
-        (store.root / "file").write_text(text)
-        store.hg("commit", "-qAm", "change", "-d", "0 0")
+        store.commit("file", text=text, message="change")
     return store
-
-
-def answers(store: Exported) -> bool:
-    repo = store.open()
-    return GitStore(repo, GitConfig.from_ui(repo.ui)).may_answer()
 
 
 def censor(store: Exported) -> None:
@@ -45,7 +35,7 @@ def censor(store: Exported) -> None:
 
 
 def check_gone(store: Exported) -> None:
-    assert answers(store)
+    assert store.answers()
     assert not traces(store.amalgam, WORD)
     assert store.run("git::verify", "--full").code == 0
     assert store.hg("git::export") == "nothing new to export\n"
@@ -71,9 +61,9 @@ def test_censoring_during_the_first_export_is_noticed(
 
 def test_nothing_is_answered_until_the_next_export(store: Exported) -> None:
     store.hg("git::export")
-    assert answers(store)
+    assert store.answers()
     censor(store)
-    assert not answers(store)
+    assert not store.answers()
     assert b"from before a censoring" in store.run("git::verify").out
     assert store.run("admin::amalgam").code == 1
     store.hg("git::export")
@@ -98,7 +88,7 @@ def test_backup_does_not_bring_the_text_back(store: Exported, what: str) -> None
     store.hg("git::export")
     shutil.rmtree(store.amalgam / what)
     shutil.copytree(backup, store.amalgam / what)
-    assert not (answers(store) and traces(store.amalgam, WORD))
+    assert not (store.answers() and traces(store.amalgam, WORD))
     store.hg("git::export")
     check_gone(store)
 
@@ -110,7 +100,7 @@ def test_mark_that_cannot_be_written_is_told(store: Exported) -> None:
     assert done.code == 0
     assert b"warning: cannot record the censoring: " in done.err
     assert b"(run 'hg git::export --rebuild')\n" in done.err
-    assert not answers(store)
+    assert not store.answers()
     done = store.run("git::export")
     assert done.code == 50
     assert b"amalgam-censored' is not a regular file" in done.err

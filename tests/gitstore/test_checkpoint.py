@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from testlib.environment import add_config
 from testlib.exported import Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
@@ -29,8 +30,7 @@ CHANGESETS = 1000  # fewer, and the indexes are inline
 def store(tmp_path: Path, server: HgServer) -> Exported:
     """An export of a repository that maps its indexes."""
     root = generate(tmp_path / "repo", "merges", "--changesets", str(CHANGESETS))
-    with (root / ".hg" / "hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = public\n" + MAPPED)
+    add_config(root, "[phases]\nnew-commit = public\n" + MAPPED)
     made = Exported(root, server)
     made.hg("git::export")
     made.hg("update", "-q", "tip")

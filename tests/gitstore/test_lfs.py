@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from testlib import lfs
 from testlib.contents import blob, check_stores, commits, raw_text
+from testlib.environment import add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -42,11 +43,9 @@ def store(tmp_path: Path, own_server: HgServer) -> Exported:
     store = lfs.init(tmp_path / "repo", own_server)
     for name, text in TEXTS.items():
         (store.root / name).write_bytes(text)
-    (store.root / "small").write_bytes(b"small\n")
-    store.hg("commit", "-qAm", "zero", "-d", "0 0")
+    store.commit("small", text=b"small\n", message="zero")
     store.hg("rename", "renamed", "after")
-    (store.root / "text").write_bytes(TEXTS["text"] + b"one more\n")
-    store.hg("commit", "-qAm", "one", "-d", "0 0")
+    store.commit("text", text=TEXTS["text"] + b"one more\n", message="one")
     return store
 
 
@@ -70,8 +69,7 @@ def test_blob_is_the_pointer_of_git_lfs(store: Exported) -> None:
 
 def test_empty_file_in_lfs_is_an_empty_blob(store: Exported) -> None:
     hgrc = "[lfs]\ntrack = all()\n"
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(hgrc)
+    add_config(store.root, hgrc)
     (store.root / "empty").write_bytes(b"")
     store.hg("commit", "-qAm", "empty")
     store.hg("git::export")
@@ -138,14 +136,12 @@ def test_store_without_lfs_goes_on_as_it_is(
 ) -> None:
     own_server.hg(tmp_path, "init", "repo")
     store = Exported(tmp_path / "repo", own_server)
-    (store.root / "file").write_bytes(b"before\n" * 100)
-    store.hg("commit", "-qAm", "before", "-d", "0 0")
+    store.commit("file", text=b"before\n" * 100, message="before")
     store.hg("git::export")
     before, packs = commits(store), store.named("packs")
 
     lfs.enable(store.root)
-    (store.root / "file").write_bytes(b"after\n" * 100)
-    store.hg("commit", "-qAm", "after", "-d", "0 0")
+    store.commit("file", text=b"after\n" * 100, message="after")
     done = store.run("git::export")
     assert b"everything" not in done.err
     assert commits(store)["0"] == before["0"]

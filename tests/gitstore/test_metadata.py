@@ -17,15 +17,13 @@ from pathlib import Path
 
 import pytest
 from testlib import killpoints
-from testlib.environment import git
+from testlib.environment import add_config, git
 from testlib.exported import Exported, edit, remove_pack
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.status import repair
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -62,17 +60,14 @@ def behind(store: Exported) -> int:
 
 def rebuilt(store: Exported) -> str:
     """Return the metadata commit that an export from nothing makes."""
-    fresh = store.root.with_name("fresh")
-    shutil.rmtree(fresh, ignore_errors=True)
-    shutil.copytree(store.root, fresh, symlinks=True)
-    other = Exported(fresh, store.server)
+    shutil.rmtree(store.root.with_name("fresh"), ignore_errors=True)
+    other = store.copied(store.root.parent, "fresh")
     other.hg("git::export", "--rebuild")
     return commit_of(other)
 
 
 def verified(store: Exported, full: bool = False) -> list[str]:
-    repo = store.open()
-    findings = verify.run(GitStore(repo, GitConfig.from_ui(repo.ui)), full=full)
+    findings = verify.run(store.git_store(), full=full)
     return [f"{difference.line().decode()}\n" for difference in findings.differences]
 
 
@@ -216,8 +211,7 @@ def test_verification_does_not_wait_for_an_export(store: Exported) -> None:
 
 def test_drafts_take_it_with_them(store: Exported) -> None:
     """What it leads to may not be read any more."""
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
+    add_config(store.root, "[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
     public = commit_of(store)
     grow(store, 2)
     store.hg("git::export", "--metadata")
@@ -241,8 +235,7 @@ def test_drafts_take_it_with_them(store: Exported) -> None:
 def test_it_goes_if_what_it_names_may_not_be_read(empty: Exported) -> None:
     grow(empty, 1)
     shutil.rmtree(empty.amalgam)
-    with (empty.root / ".hg/hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
+    add_config(empty.root, "[phases]\nnew-commit = draft\n[extensions]\nstrip =\n")
     grow(empty, 1)  # the first export is of both
     before = commit_of(empty)
     assert before == rebuilt(empty)
@@ -257,8 +250,7 @@ def test_it_goes_if_what_it_names_may_not_be_read(empty: Exported) -> None:
 
 
 def test_published_drafts_keep_it(store: Exported) -> None:
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = draft\n")
+    add_config(store.root, "[phases]\nnew-commit = draft\n")
     grow(store, 2)
     store.hg("git::export", "--metadata")
     before = commit_of(store)
@@ -306,8 +298,7 @@ def test_git_loses_nothing_that_no_ref_reaches(
     store: Exported, command: list[str], phase: str
 ) -> None:
     """Notes and manifests' commits of changesets that the commit does not name yet."""
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write(f"[phases]\nnew-commit = {phase}\n")
+    add_config(store.root, f"[phases]\nnew-commit = {phase}\n")
     grow(store, 3)
     if command[0] == "multi-pack-index":
         store.git("multi-pack-index", "write")
@@ -460,8 +451,7 @@ def test_damage_is_named_and_mended(store: Exported, fault: Fault) -> None:
     expected = commit_of(store)
     line = fault(store)
     assert any(re.match(line, found) for found in verified(store)), verified(store)
-    repo = store.open()
-    _before, after = repair(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    _before, after = repair(store.git_store())
     assert after.differences == []
     assert commit_of(store) == expected
     assert verified(store, full=True) == []

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from testlib.environment import git
+from testlib.environment import add_config, git
 from testlib.exported import Exported
 from testlib.meanwhile import export_while
 from testlib.small import repository
@@ -18,8 +18,7 @@ STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 
 def commit(store: Exported, *names: str) -> None:
     for name in names:
-        (store.root / name).write_text(f"{name}\n")
-        store.hg("commit", "-qAm", name, "-d", "0 0")
+        store.commit(name)
 
 
 def check(store: Exported) -> None:
@@ -76,8 +75,9 @@ def closed_branches(store: Exported) -> None:
 
 def odd_tags(store: Exported) -> None:
     commit(store, "one")
-    (store.root / ".hgtags").write_text(f"{'0' * 40} null\n{'1' * 40} unknown\nx\n")
-    store.hg("commit", "-qAm", "tags", "-d", "0 0")
+    store.commit(
+        ".hgtags", text=f"{'0' * 40} null\n{'1' * 40} unknown\nx\n", message="tags"
+    )
 
 
 def odd_bookmarks(store: Exported) -> None:
@@ -216,8 +216,7 @@ def extsetup(ui):
 def test_mistake_of_ours_is_not_taken_for_a_busy_repository(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo", publishes=False)
     (tmp_path / "mistake.py").write_text(MISTAKE)
-    with (repo / ".hg/hgrc").open("a") as file:
-        file.write(f"[extensions]\nmistake = {tmp_path}/mistake.py\n")
+    add_config(repo, f"[extensions]\nmistake = {tmp_path}/mistake.py\n")
     done = export_while(repo, "echo >> more; hg commit -qAm more", "after", 1)
     assert done.returncode == 1
     assert b"a mistake of ours" in done.stderr

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import ENVIRONMENT, HG, add_config, git, hg
 from testlib.small import DETAILED, STORE, commit, refs, repository, run_hg, said
 from testlib.users import User, in_namespace
 from testlib.webserver import serving
@@ -242,8 +242,7 @@ def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
 
 @pytest.mark.needs("users")
 def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
-    with (server / ".hg/hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = public\n")
+    add_config(server, "[phases]\nnew-commit = public\n")
     os.chown(server / ".hg/hgrc", ALICE.uid, DEVELOPERS)  # or it is not trusted
     for name in ("one", "two"):
         commit_as(ALICE, server, name)
@@ -408,8 +407,7 @@ def test_configuration_of_a_share_does_not_change_the_store(
     share = tmp_path / "share"
     hg(tmp_path, "--config", "extensions.share=", "share", str(repo), str(share))
     hg(repo, "git::export")
-    with (share / ".hg/hgrc").open("a") as file:
-        file.write("[amalgam]\ngit.refs = tags\ngit.export = public\n")
+    add_config(share, "[amalgam]\ngit.refs = tags\ngit.export = public\n")
     assert hg(share, "git::export") == b"nothing new to export\n"
 
 

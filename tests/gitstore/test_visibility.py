@@ -15,15 +15,13 @@ from pathlib import Path
 
 import pytest
 from testlib import hiding, killpoints
-from testlib.environment import ENVIRONMENT
+from testlib.environment import ENVIRONMENT, add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import WORD
 from testlib.planted import traces
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.docket import Docket, Layer
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -34,16 +32,11 @@ CONFIG = "[ui]\nrollback = yes\n"
 def store(tmp_path: Path, server: HgServer) -> Exported:
     """A public changeset, a draft, and on top a draft with planted content."""
     store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
-    commit(store, "public")
+    store.commit("public")
     store.hg("phase", "--public", ".")
-    commit(store, "draft")
+    store.commit("draft")
     plant(store)
     return store
-
-
-def commit(store: Exported, name: str, *options: str) -> None:
-    (store.root / name).write_text(f"{name}\n" * 50)
-    store.hg("commit", "-qAm", name, "-d", "0 0", *options)
 
 
 def plant(store: Exported) -> None:
@@ -136,7 +129,7 @@ def test_draft_that_is_no_longer_served_leaves_nothing(
     store: Exported, event: str
 ) -> None:
     store.hg("git::export")
-    assert answers(store)
+    assert store.answers()
     base = store.docket()["base"]
     check_gone(store, event)
     # and the public changeset was not touched for it
@@ -148,7 +141,7 @@ def test_what_git_made_of_a_draft_goes_with_it(
     store: Exported, habit: Callable[[Exported], None]
 ) -> None:
     store.hg("git::export")
-    assert answers(store)
+    assert store.answers()
     habit(store)
     check_gone(store, "amended")
 
@@ -170,7 +163,7 @@ def check_gone(store: Exported, event: str) -> None:
     _node, oid = store.ids("2")
     assert traces(store.amalgam, WORD.encode())
     EVENTS[event](store)
-    assert not answers(store)
+    assert not store.answers()
     said = store.run("git::verify")
     assert said.code == 1
     assert f"found commit {oid}, expected nothing" in said.out.decode()
@@ -182,13 +175,8 @@ def check_gone(store: Exported, event: str) -> None:
         store.git("cat-file", "-e", oid)
     store.git("fsck", "--strict", "--full")
     assert store.run("git::verify", "--full").code == 0
-    assert answers(store)
+    assert store.answers()
     check_ids(store)
-
-
-def answers(store: Exported) -> bool:
-    repo = store.open()
-    return GitStore(repo, GitConfig.from_ui(repo.ui)).may_answer()
 
 
 def log(store: Exported) -> dict[str, str]:
@@ -213,13 +201,11 @@ def check_ids(store: Exported) -> None:
     assert metadata_of(store) == metadata_of(served)
     shutil.rmtree(clone)
     before = log(store)
-    rebuilt = store.root.parent / "rebuilt"
-    shutil.copytree(store.root, rebuilt, symlinks=True)
-    copy = Exported(rebuilt, store.server)
+    copy = store.copied(store.root.parent, "rebuilt")
     copy.hg("git::export", "--rebuild")
     assert log(copy) == before
     assert metadata_of(copy) == metadata_of(store)
-    shutil.rmtree(rebuilt)
+    shutil.rmtree(copy.root)
 
 
 def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
@@ -232,7 +218,7 @@ def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
     dropped = docket.base.packs
     docket = docket._replace(base=Layer(), drafts=Layer(), refused=True)
     store.docket_path.write_bytes(docket._replace(dropped=dropped).format())
-    assert not answers(store)
+    assert not store.answers()
     said = store.run("git::id", oid)
     assert said.code == 20
     assert b"git store is being rewritten" in said.err
@@ -243,7 +229,7 @@ def test_export_that_died_in_a_rewrite_is_refused_and_then_ended(
     assert store.run("admin::amalgam").code == 1
     store.hg("git::export")
     assert store.ids("2")[1] == oid
-    assert answers(store)
+    assert store.answers()
 
 
 def test_publishing_all_drafts_converts_nothing(store: Exported) -> None:
@@ -292,7 +278,7 @@ def test_lost_drafts_are_made_again(store: Exported) -> None:
 def test_drafts_grow_without_being_made_again(store: Exported) -> None:
     store.hg("git::export")
     before = store.docket()["drafts"]["packs"]
-    commit(store, "more")
+    store.commit("more")
     assert "exported 1 changesets" in store.hg("git::export")
     assert store.docket()["drafts"]["packs"][:-1] == before
     check_ids(store)
@@ -305,17 +291,17 @@ def test_drafts_grow_without_being_made_again(store: Exported) -> None:
 def replaced(tmp_path: Path, server: HgServer) -> Exported:
     """An exported store whose changeset 1 gave way to another below the same tip."""
     store = Exported.init(tmp_path / "repo", server)
-    commit(store, "root")
+    store.commit("root")
     for name in (WORD, "tip"):
         store.hg("update", "-q", "0")
-        commit(store, name)
+        store.commit(name)
     bundle = str(tmp_path / "tip.hg")
     store.hg("bundle", "-q", "--base", "0", "-r", "tip", bundle)
     store.hg("git::export")
     strip = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
     store.hg(*strip, "1", "2")
     store.hg("update", "-q", "0")
-    commit(store, "other")
+    store.commit("other")
     store.hg("unbundle", "-q", bundle)
     store.hg("phase", "--public", "all()")
     return store
@@ -323,7 +309,7 @@ def replaced(tmp_path: Path, server: HgServer) -> Exported:
 
 def test_part_is_not_exported_beside_what_was_replaced(replaced: Exported) -> None:
     store = replaced
-    assert not answers(store)
+    assert not store.answers()
     store.hg("git::export", "-r", "tip")
     assert not traces(store.amalgam, WORD.encode())
     store.hg("git::export")
@@ -335,12 +321,11 @@ def test_part_is_not_exported_beside_what_was_replaced(replaced: Exported) -> No
 
 def test_git_is_not_shown_what_the_server_hides_from_hg(store: Exported) -> None:
     store.hg("git::export")
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[server]\nview = immutable\n")
-    assert not answers(store)
+    add_config(store.root, "[server]\nview = immutable\n")
+    assert not store.answers()
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
-    assert answers(store)
+    assert store.answers()
     assert store.run("git::verify", "--full").code == 0
 
 
@@ -349,8 +334,7 @@ def test_what_the_server_shows_in_addition_does_not_leave(
     store: Exported, view: str
 ) -> None:
     store.hg("phase", "--force", "--secret", "2")
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(f"[server]\nview = {view}\n")
+    add_config(store.root, f"[server]\nview = {view}\n")
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
     assert "draft" in store.git("log", "--format=%s", "refs/heads/default")
@@ -369,12 +353,12 @@ def test_view_that_is_not_known_is_an_error(store: Exported) -> None:
 @pytest.fixture
 def colliding(tmp_path: Path, server: HgServer) -> Exported:
     store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
-    commit(store, "root")
+    store.commit("root")
     for branch in ("one", "two"):
         store.hg("update", "-q", "0")
         store.hg("branch", "-q", branch)
-        commit(store, "same")
-    commit(store, "child")
+        store.commit("same")
+    store.commit("child")
     store.hg("phase", "--public", "3")
     return store
 
@@ -388,7 +372,7 @@ def test_public_changeset_after_a_draft_with_its_commit_gets_another(
     assert len(store.docket()["held"]) == 1
     store.hg("git::export", "--rebuild")
     check_ids(store)
-    commit(store, "grandchild")
+    store.commit("grandchild")
     store.hg("git::export")
     check_ids(store)
     # without the draft it has that commit itself
@@ -431,7 +415,7 @@ def test_any_events_give_the_ids_of_what_is_served(
 ) -> None:
     draw = random.Random(seed)
     store = hiding.unpublished(tmp_path / "repo", server, CONFIG)
-    commit(store, "root")
+    store.commit("root")
     store.hg("phase", "--public", ".")
     for _event in range(25):
         change(store, draw)

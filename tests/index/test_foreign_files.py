@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from testlib import indexmaps
-from testlib.environment import ENVIRONMENT, HG, hg
+from testlib.environment import HG, captured, hg
 from testlib.users import User
 
 from hgext3rd.amalgam import docketfile
@@ -478,11 +478,9 @@ def test_root_is_a_stranger_unless_it_trusts_the_owner(ui: Any, path: Path) -> N
         assert how.snapshot is None
         hg(path, "branch", "other", *EVERY)
         hg(path, "commit", "-m", "other", *EVERY)
-    done = subprocess.run(
+    done = captured(
         [HG, "--config", "extensions.amalgam=", "admin::amalgam", "--repair", *EVERY],
-        cwd=path,
-        env=ENVIRONMENT,
-        capture_output=True,
+        path,
         text=True,
     )
     assert done.returncode

@@ -25,7 +25,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from testlib.environment import ENVIRONMENT, HG, ROOT, publish_commits
+from testlib.environment import ENVIRONMENT, HG, ROOT, add_config, publish_commits
 from testlib.webserver import WebServer, started
 
 from . import subjects
@@ -333,8 +333,7 @@ def pushes(build: Build, settings: str) -> Prints:
     repo, clone = _fresh(build.place / "server"), _fresh(build.place / "pusher")
     build.run(repo, "init", ".")
     publish_commits(repo)
-    with (repo / ".hg" / "hgrc").open("a") as file:
-        file.write(settings)
+    add_config(repo, settings)
     for number in range(2):
         (repo / f"file{number}").write_text(f"text {number}\n")
         build.run(repo, "commit", "-qAm", f"number {number}", "-d", f"{number} 0")

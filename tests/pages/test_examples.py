@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from page import blocks
 from testlib.bundled import Bundled
-from testlib.environment import ENVIRONMENT, HG, ROOT
+from testlib.environment import ENVIRONMENT, HG, ROOT, add_config
 from testlib.hgserver import HgServer
 
 #: Pages that somebody follows from the first literal block to the last.
@@ -181,8 +181,7 @@ def test_readme_shows_what_works(place: Place) -> None:
     for command in typed(daily):
         place.run(command)
     assert (place.project.root.parent / "my-clone" / "file0").exists()
-    with (place.project.root / ".hg" / "hgrc").open("a") as hgrc:
-        hgrc.write("\n".join(bundles) + "\n")
+    add_config(place.project.root, "\n".join(bundles) + "\n")
     said = place.run("hg admin::clone-bundles-refresh")
     assert place.run("hg admin::amalgam -T '{bundles % \"{type} \"}'"), said
     node = place.run("hg log -r . -T '{node}'")
@@ -219,9 +218,11 @@ def test_survey_answers_as_it_is_printed(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_commits_are_pushed_as_the_pages_have_it(place: Place) -> None:
-    with (place.project.root / ".hg" / "hgrc").open("a") as hgrc:
-        hgrc.write("\n".join(block_of("docs/taking-pushes.rst", "[amalgam]")))
-        hgrc.write("\npush_ssl = no\n")
+    add_config(
+        place.project.root,
+        "\n".join(block_of("docs/taking-pushes.rst", "[amalgam]"))
+        + "\npush_ssl = no\n",
+    )
     clone, _into, commit, push = typed(block_of("docs/pushing.rst", "git clone"))
     with place.project.served() as served:
         url = served.url.rstrip("/")

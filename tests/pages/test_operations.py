@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from mercurial.commands import table
 from testlib import needs
-from testlib.environment import ENVIRONMENT, HG, ROOT
+from testlib.environment import ENVIRONMENT, HG, ROOT, captured
 from testlib.exported import Exported
 from testlib.exposition import parsed
 from testlib.webserver import serving
@@ -81,7 +81,7 @@ def verified(tmp_path: Path, old: str = "", new: str = "") -> tuple[int, str]:
         paths.append(tmp_path / path.name.replace("@", "@srv-hg-project"))
         paths[-1].write_text(text)
     command = ["systemd-analyze", "verify", "--man=no", *map(str, paths)]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True)
+    done = captured(command, text=True)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, ROOT
+from testlib.environment import ENVIRONMENT, ROOT, executable
 
 # Stands in for python3: it logs its arguments. Its venv has itself, pip and hg.
 PYTHON = """\
@@ -42,9 +42,7 @@ class Tree:
         runner.parent.mkdir(parents=True)
         runner.touch()
         os.utime(runner, (2**32, 2**32))
-        self.python = place / "python3"
-        self.python.write_text(PYTHON)
-        self.python.chmod(0o755)
+        self.python = executable(place / "python3", PYTHON)
         self.environment = ENVIRONMENT | {
             "LOG": str(self.log),
             "XDG_CACHE_HOME": str(place / "cache"),

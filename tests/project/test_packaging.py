@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, ROOT
+from testlib.environment import ENVIRONMENT, ROOT, executable
 
 TOOLS = {
     "cc": "#!/bin/sh\n",
@@ -23,8 +23,7 @@ def build(tmp_path: Path, **tools: str | None) -> tuple[int, list[str]]:
     bin_dir.mkdir()
     for name, script in (TOOLS | tools).items():
         if script is not None:
-            (bin_dir / name).write_text(script)
-            (bin_dir / name).chmod(0o755)
+            executable(bin_dir / name, script)
     command = [sys.executable, "setup.py", "-q", "build_ext"]
     command += ["--build-temp", str(tmp_path / "temp")]
     command += ["--build-lib", str(tmp_path / "lib")]

@@ -8,14 +8,13 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, git
+from testlib.environment import add_config, captured, executable, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, WORD, fetch_of, has_pack, planted, with_draft
@@ -233,11 +232,7 @@ def test_password_is_asked_for_by_an_extension(
         assert "X" not in headers
         url = web.url.replace("//", "//alice:right@")
         git(tmp_path, "clone", "-q", url, "clone")
-        done = subprocess.run(
-            ["git", "ls-remote", url.replace("right", "wrong")],
-            env=ENVIRONMENT,
-            capture_output=True,
-        )
+        done = captured(["git", "ls-remote", url.replace("right", "wrong")])
         assert b"Authentication failed" in done.stderr
     with serving(exported_template.root, *ON, option, "--config=web.closed=yes") as web:
         word = base64.b64encode(b"alice:right").decode()
@@ -246,8 +241,7 @@ def test_password_is_asked_for_by_an_extension(
 
 def enable(store: Exported) -> None:
     """Enable amalgam for processes in the background, too."""
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[extensions]\namalgam =\n")
+    add_config(store.root, "[extensions]\namalgam =\n")
 
 
 def listed(web: WebServer, **headers: str) -> tuple[int, bytes]:
@@ -312,16 +306,16 @@ def slow_git(directory: Path) -> str:
     """Return a git that waits before it packs while a file is there."""
     program = directory / "slow-git"
     (directory / "held").write_text("")
-    program.write_text(
+    executable(
+        program,
         f"#!/bin/sh\ncase $1 in upload-pack)\n"
         f"  if [ -e {directory}/held ] && ! [ -t 0 ]; then\n"
         f"    case $* in *info-refs*) ;; *) head -c 20 /dev/stdin >{directory}/head;"
         f" if grep -q fetch {directory}/head; then touch {directory}/started;"
         f" while [ -e {directory}/held ]; do sleep 0.05; done; exit 1; fi;;\n"
         "    esac\n  fi\nesac\n"
-        'exec git "$@"\n'
+        'exec git "$@"\n',
     )
-    program.chmod(0o755)
     return f"--config=amalgam.git.program={program}"
 
 
@@ -392,10 +386,8 @@ def test_git_prints_why_its_request_is_refused(
         with begin(web, oid):
             until((tmp_path / "started").exists)
             config = ("-c", f"protocol.version={version}")
-            done = subprocess.run(
-                ["git", *config, "clone", "-q", web.url, str(tmp_path / "clone")],
-                env=ENVIRONMENT,
-                capture_output=True,
+            done = captured(
+                ["git", *config, "clone", "-q", web.url, str(tmp_path / "clone")]
             )
             assert done.returncode
             sentence = b"fatal: remote error: this server is busy; try again later"
@@ -463,8 +455,7 @@ def test_git_without_progress_is_ended(
 def heavy(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
     """A repository of which a clone does not fit into any buffer."""
     store = Exported.init(tmp_path_factory.mktemp("heavy") / "repo", server)
-    (store.root / "file").write_bytes(os.urandom(HEAVY))
-    store.hg("commit", "-qAm", "heavy", "-d", "0 0")
+    store.commit("file", text=os.urandom(HEAVY), message="heavy")
     store.hg("git::export")
     return store
 
@@ -527,9 +518,9 @@ def peak_kib(web: WebServer) -> int:
 
 
 def test_limits_hold_for_all_processes_of_git(heavy: Exported, tmp_path: Path) -> None:
-    program = tmp_path / "git"
-    program.write_text(f'#!/bin/sh\nulimit -v > {tmp_path}/limit\nexec git "$@"\n')
-    program.chmod(0o755)
+    program = executable(
+        tmp_path / "git", f'#!/bin/sh\nulimit -v > {tmp_path}/limit\nexec git "$@"\n'
+    )
     option = f"--config=amalgam.git.program={program}"
     with serving(heavy.root, *ON, option) as web:
         assert has_pack(web, heavy.ids("tip")[1])
@@ -551,10 +542,8 @@ def test_clones_while_the_repository_changes_are_whole(
             while not done.is_set():
                 number += 1
                 target = tmp_path / f"{threading.get_ident()}-{number}"
-                found = subprocess.run(
-                    ["git", "clone", "-q", "--mirror", web.url, str(target)],
-                    env=ENVIRONMENT,
-                    capture_output=True,
+                found = captured(
+                    ["git", "clone", "-q", "--mirror", web.url, str(target)]
                 )
                 said = found.stderr.decode()
                 if found.returncode and "not our ref" not in said:

@@ -13,6 +13,7 @@ from fuzz.requests import _wants as each_want
 from mercurial import ui as uimod
 from mercurial.hgweb import hgweb
 from testlib.bundled import Bundled
+from testlib.environment import executable
 from testlib.exported import Exported
 from testlib.webserver import serving
 
@@ -29,11 +30,11 @@ HAVE = b"0032have " + b"3" * 40 + b"\n"
 
 def noting_git(program: Path, noted: Path) -> None:
     """Write a program that is git, and notes when it is asked for capabilities."""
-    program.write_text(
+    executable(
+        program,
         f'#!/bin/sh\ncase "$*" in *info-refs*) echo x >> {noted};; esac\n'
-        'exec git "$@"\n'
+        'exec git "$@"\n',
     )
-    program.chmod(0o755)
 
 
 @pytest.mark.slow

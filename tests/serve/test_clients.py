@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from dulwich.objects import ObjectID
 from dulwich.refs import Ref
 from testlib.bundled import Bundled
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import ENVIRONMENT, HG, add_config, captured, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.webserver import WebServer, serving, started
@@ -44,7 +43,7 @@ def fetching(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git, whatever comes of it."""
     command = ["git", "-c", f"protocol.version={version}", *args]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
+    return captured(command, cwd)
 
 
 def cloned(web: WebServer, target: Path, *options: str, version: str = "2") -> Path:
@@ -271,11 +270,9 @@ def listed(store: Exported) -> dict[bytes, bytes]:
 def test_directory_of_repositories_is_served(
     exported_template: Exported, store: Exported, tmp_path: Path
 ) -> None:
-    repo = tmp_path / "served"
-    shutil.copytree(exported_template.root, repo, symlinks=True)
+    repo = exported_template.copied(tmp_path, "served").root
     (tmp_path / "conf").write_text(f"[paths]\na/one = {repo}\ntwo = {store.root}\n")
-    with (repo / ".hg" / "hgrc").open("a") as file:
-        file.write("[amalgam]\ngit.serve = yes\n")
+    add_config(repo, "[amalgam]\ngit.serve = yes\n")
     conf = f"--webdir-conf={tmp_path / 'conf'}"
     with serving(tmp_path, conf, *WITH) as web:
         web.url += "a/one"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import struct
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, git
+from testlib.environment import captured, git
 from testlib.exported import Exported, cut, edit, replace
 from testlib.hiding import fetch_of, has_pack
 from testlib.webserver import serving
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git import packfiles
-from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.serve.uploadpack import config_of
 
 pytestmark = pytest.mark.slow
@@ -120,8 +117,7 @@ def test_summaries_that_no_export_has_checked_are_not_used(store: Exported) -> N
             file.write_bytes(bytes(2000))
             assert has_pack(web, oid)
             file.unlink()
-    repo = store.open()
-    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    git_store = store.git_store()
     store.git("multi-pack-index", "write")
     assert config_of(git_store)["core.multiPackIndex"] == "false"
     store.hg("git::export")
@@ -207,9 +203,7 @@ def git_opens(store: Exported, pack: Path) -> bool:
     for suffix in (".pack", ".idx"):
         target = alone / "objects" / "pack" / (pack.stem + suffix)
         target.write_bytes(pack.with_suffix(suffix).read_bytes())
-    done = subprocess.run(
-        ["git", "-C", str(alone), "cat-file", "--batch-all-objects", "--batch-check"],
-        env=ENVIRONMENT,
-        capture_output=True,
+    done = captured(
+        ["git", "-C", str(alone), "cat-file", "--batch-all-objects", "--batch-check"]
     )
     return bool(done.stdout) and b"missing" not in done.stdout and not done.stderr

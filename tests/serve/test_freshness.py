@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config, executable
 from testlib.exported import Exported
 from testlib.webserver import WebServer, serving, until
 
@@ -34,12 +34,11 @@ class HeldExporters:
 
     def __init__(self, place: Path) -> None:
         self.held, self._noted = place / "held", place / "noted"
-        program = place / "hg"
-        program.write_text(
+        program = executable(
+            place / "hg",
             f"#!/bin/sh\necho started >> {self._noted}\n"
-            f'while [ -e {self.held} ]; do sleep 0.05; done\nexec "{HG}" "$@"\n'
+            f'while [ -e {self.held} ]; do sleep 0.05; done\nexec "{HG}" "$@"\n',
         )
-        program.chmod(0o755)
         self.held.touch()
         self.environment = ENVIRONMENT | {"HG": str(program)}
 
@@ -51,8 +50,7 @@ class HeldExporters:
 
 
 def enable(store: Exported) -> None:
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[extensions]\namalgam =\n")
+    add_config(store.root, "[extensions]\namalgam =\n")
 
 
 def listed_refs(store: Exported) -> bytes:
@@ -179,8 +177,7 @@ def test_who_waited_for_an_export_needs_no_other(
     monkeypatch.setattr(exporting, "export", followed_by_a_change)
 
     def request() -> Freshness:
-        repo = store.open()
-        return Freshness(GitStore(repo, GitConfig.from_ui(repo.ui)), 1000, 60)
+        return Freshness(store.git_store(), 1000, 60)
 
     store.commit_nothing("before")
     waiting = [request() for _number in range(3)]
@@ -222,8 +219,7 @@ def test_what_is_found_during_an_exchange_of_packs_is_not_kept(
         pending.write_text(packs)
         return found(*args)
 
-    repo = store.open()
-    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    git_store = store.git_store()
     if begins == "before":
         pending.write_text(packs)
     else:
@@ -250,8 +246,7 @@ def test_what_is_found_during_an_export_that_is_given_up_is_not_kept(
             stray.unlink()
             pending.unlink()
 
-    repo = store.open()
-    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    git_store = store.git_store()
     monkeypatch.setattr(freshness, "_found", meanwhile)
     assert not freshness.look(git_store).is_current
     monkeypatch.undo()
@@ -262,8 +257,7 @@ def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
     """What a server names depends on both, also if nothing is obsolete."""
     store.hg("tag", "-r", "0", "both", "-u", "u", "-d", "0 0")
     store.hg("git::export")
-    repo = store.open()
-    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    git_store = store.git_store()
     assert freshness.look(git_store).is_current
     store.hg("tag", "--local", "-f", "-r", "tip", "both")
     assert not freshness.look(git_store).is_current

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT
+from testlib.environment import ENVIRONMENT, captured, executable
 from testlib.exported import Exported
 from testlib.hiding import fetch_of
 from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
@@ -158,13 +158,12 @@ def test_object_that_is_not_there_is_an_error_of_git(web: WebServer) -> None:
 def test_log_tells_that_git_broke_off(
     exported_template: Exported, tmp_path: Path
 ) -> None:
-    program = tmp_path / "git-program"
-    program.write_text(
+    program = executable(
+        tmp_path / "git-program",
         f"#!{shutil.which('sh')}\n"
         'case " $* " in *" upload-pack "*) ;; *) exec git "$@";; esac\n'
-        'git "$@" | head -c 300; echo "out of memory" >&2; exit 128\n'
+        'git "$@" | head -c 300; echo "out of memory" >&2; exit 128\n',
     )
-    program.chmod(0o755)
     option = f"--config=amalgam.git.program={program}"
     with serving(exported_template.root, *ON, option) as web:
         oid = exported_template.git("rev-parse", "refs/heads/default").strip()
@@ -357,12 +356,7 @@ def test_switched_off_it_says_how_to_switch_it_on(
     exported_template: Exported, tmp_path: Path
 ) -> None:
     with serving(exported_template.root, ON[0]) as web:
-        done = subprocess.run(
-            ["git", "clone", web.url, "clone"],
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            capture_output=True,
-        )
+        done = captured(["git", "clone", web.url, "clone"], tmp_path)
         assert b"remote: this server does not serve git from this" in done.stderr
         assert b"amalgam.git.serve = yes" in done.stderr
         assert web.ask("info/refs?service=git-receive-pack")[0] == 403

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from testlib import passwords
+from testlib.environment import add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, PLANTED, unpublished, with_draft
@@ -205,8 +206,7 @@ def test_repository_of_a_collection_answers(
     repo.server.hg(tmp_path, "init", str(tmp_path / "plain"))
     config = tmp_path / "web.conf"
     config.write_text(f"[paths]\nin/a = {repo.root}\nplain = {tmp_path / 'plain'}\n")
-    with (repo.root / ".hg/hgrc").open("a") as hgrc:
-        hgrc.write("[amalgam]\ngit.serve = yes\n")
+    add_config(repo.root, "[amalgam]\ngit.serve = yes\n")
     enabled = "--config=extensions.amalgam="
     with serving(tmp_path, f"--web-conf={config}", enabled) as web:
         status, _headers, body = web.ask(f"in/a/amalgam/id/{node}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 from testlib import lfs, passwords
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config, captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.slowgit import SlowGit
@@ -36,8 +35,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exported]:
     """Return a repository with contents that are served, secret, and hidden."""
     server = HgServer()
     store = lfs.init(tmp_path_factory.mktemp("lfs") / "repo", server)
-    with (store.root / ".hg/hgrc").open("a") as hgrc:
-        hgrc.write("[experimental]\nevolution = all\n")
+    add_config(store.root, "[experimental]\nevolution = all\n")
     (store.root / "large").write_bytes(LARGE)
     (store.root / "empty").write_bytes(b"")
     (store.root / "small").write_bytes(b"small\n")
@@ -144,8 +142,7 @@ def check(template: Exported, clone: Path) -> None:
 def test_what_came_and_went_while_git_was_asked_is_not_offered(
     template: Exported, tmp_path: Path
 ) -> None:
-    shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
-    store = Exported(tmp_path / "repo", template.server)
+    store = template.copied(tmp_path)
     slow = SlowGit(tmp_path, "started", "ready", command="cat-file")
     with serving(store.root, *ON, slow.option) as web:
         found: list[tuple[int, Any]] = []
@@ -361,7 +358,7 @@ def test_hg_gets_its_files_as_ever(template: Exported, tmp_path: Path) -> None:
                 f"--config=lfs.usercache={tmp_path}/c",
             ]
             command = [str(HG), *config, "clone", "-q", url, str(tmp_path / "clone")]
-            done = subprocess.run(command, env=ENVIRONMENT, capture_output=True)
+            done = captured(command)
             assert not done.returncode, done.stderr
         finally:
             server.terminate()

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from testlib.bundled import Bundled
-from testlib.environment import ENVIRONMENT
+from testlib.environment import captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.webserver import WebServer, serving
@@ -70,12 +69,7 @@ def test_landing_page_says_how_to_clone(
     assert "<script>&" not in text
     # a shell takes it as it is
     command = commands(text)[0].replace("http://x/", web.url)
-    done = subprocess.run(
-        ["sh", "-c", f"{command} clone"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-    )
+    done = captured(["sh", "-c", f"{command} clone"], tmp_path)
     assert not done.returncode, done.stderr
     assert (tmp_path / "clone" / "file0").exists()
 

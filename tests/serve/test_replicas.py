@@ -94,8 +94,7 @@ def test_other_order_gives_the_same_ids_and_another_branch(
     one = Exported.init(tmp_path / "one", server)
     for name in "ab":
         one.hg("update", "-q", "null")
-        (one.root / name).write_text(f"{name}\n")
-        one.hg("commit", "-qAm", name, "-d", "0 0")
+        one.commit(name)
     other = Exported.init(tmp_path / "other", server)
     for rev in "10":
         other.hg("pull", "-qf", "-r", one.ids(rev)[0], str(one.root))

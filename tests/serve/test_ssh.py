@@ -17,7 +17,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, ROOT, git, publish_commits
+from testlib.environment import (
+    ENVIRONMENT,
+    HG,
+    ROOT,
+    add_config,
+    executable,
+    git,
+    publish_commits,
+)
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, fetch_of, planted, with_draft
@@ -39,13 +47,13 @@ class Account:
         config = home / "hgrc"
         config.write_text(ON)
         # as sshd: the last argument is the command; one variable is accepted
-        self.ssh.write_text(
+        executable(
+            self.ssh,
             "#!/bin/sh\n"
             'for last; do :; done\nSSH_ORIGINAL_COMMAND="$last"\n'
             f"export SSH_ORIGINAL_COMMAND HGRCPATH='{config}'\n"
-            f"cd '{home}'\nexec {PROGRAM} {' '.join(arguments)}\n"
+            f"cd '{home}'\nexec {PROGRAM} {' '.join(arguments)}\n",
         )
-        self.ssh.chmod(0o755)
 
     def git(self, *args: str, version: str = "2") -> Done:
         """Run git as a client."""
@@ -197,8 +205,7 @@ def test_read_only_key_may_not_push(pushing: Account, store: Exported) -> None:
 
 
 def test_what_hooks_print_is_for_people(pushing: Account, store: Exported) -> None:
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[hooks]\ntxnclose = echo done by a hook\n")
+    add_config(store.root, "[hooks]\ntxnclose = echo done by a hook\n")
     done = pushing.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
     assert not done.returncode, done.stderr
     assert b"remote: done by a hook" in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testlib.environment import git
+from testlib.environment import executable, git
 from testlib.exported import Exported
 from testlib.webserver import serving
 
@@ -54,10 +54,10 @@ def test_each_key_that_upload_pack_reads_is_set(
     exported_template: Exported, tmp_path: Path
 ) -> None:
     program, noted = tmp_path / "git-that-notes", tmp_path / "noted"
-    program.write_text(
-        f'#!/bin/sh\ncase $1 in upload-pack) env > {noted};; esac\nexec git "$@"\n'
+    executable(
+        program,
+        f'#!/bin/sh\ncase $1 in upload-pack) env > {noted};; esac\nexec git "$@"\n',
     )
-    program.chmod(0o755)
     option = f"--config=amalgam.git.program={program}"
     with serving(exported_template.root, *ON, option) as web:
         git(tmp_path, "ls-remote", web.url)
@@ -84,9 +84,9 @@ def test_refs_are_hidden_by_amalgam_alone(
 
 
 def test_hook_of_the_store_is_not_run(store: Exported, tmp_path: Path) -> None:
-    hook = tmp_path / "hook"
-    hook.write_text(f'#!/bin/sh\ntouch {tmp_path}/run\nexec "$@"\n')
-    hook.chmod(0o755)
+    hook = executable(
+        tmp_path / "hook", f'#!/bin/sh\ntouch {tmp_path}/run\nexec "$@"\n'
+    )
     store.git("config", "uploadpack.packObjectsHook", str(hook))
     with serving(store.root, *ON) as web:
         git(tmp_path, "clone", "-q", web.url, "clone")

@@ -47,10 +47,10 @@ def owned(exported_template: Exported, public_place: Path) -> Exported:
 
 
 def given_away(store: Exported, place: Path) -> Exported:
-    shutil.copytree(store.root, place / "repo", symlinks=True)
-    for path in [place / "repo", *(place / "repo").rglob("*")]:
+    copy = store.copied(place)
+    for path in [copy.root, *copy.root.rglob("*")]:
         os.chown(path, OWNER.uid, OWNER.gid, follow_symlinks=False)
-    return Exported(place / "repo", store.server)
+    return copy
 
 
 def of_owner(store: Exported, *args: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .environment import HG
+from .environment import HG, add_items
 from .hgserver import HgServer, Outcome
 from .webserver import check_stderr
 
@@ -57,13 +58,14 @@ class Bundled:
             made.commit()
         return made
 
-    def configure(self, section: str, **items: str) -> None:
+    def copied(self, directory: Path) -> Bundled:
+        """Copy the repository, and all that was made of it."""
+        shutil.copytree(self.root, directory / "repo", symlinks=True)
+        return Bundled(directory / "repo", self._server)
+
+    def configure(self, section: str, **items: object) -> None:
         """Add to the configuration; ``__`` is a dot in the name of an item."""
-        with (self.dot_hg / "hgrc").open("a") as file:
-            file.write(f"[{section}]\n")
-            for name, value in items.items():
-                name = name.replace("__", ".").replace("_", "-")
-                file.write(f"{name} = {value}\n")
+        add_items(self.root, section, **items)
 
     def run(self, *args: str) -> Outcome:
         return self._server.run(self.root, *args)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from hgext3rd.amalgam.clonebundles import gitbundle
 from hgext3rd.amalgam.config import GIT_V2, GitConfig
 
-from .environment import ENVIRONMENT, git
+from .environment import captured, git
 from .exported import Exported
 
 METADATA = "refs/cinnabar/metadata"
@@ -48,12 +47,10 @@ class Bundle:
         ``options`` are those of git-index-pack(1), by default for a strict look.
         """
         git(directory.parent, "init", "-q", "--bare", str(directory))
-        subprocess.run(
+        captured(
             ["git", "index-pack", "--stdin", *(options or ("--strict",))],
-            cwd=directory,
-            env=ENVIRONMENT,
+            directory,
             input=self.pack,
-            capture_output=True,
             check=True,
         )
         listing = git(directory, "cat-file", "--batch-all-objects", "--batch-check")
@@ -90,12 +87,6 @@ def reached(git_dir: Path, *revs: str) -> set[str]:
     return set(listing.decode().split())
 
 
-def commit(store: Exported, name: str, *options: str) -> None:
-    """Commit a file of that name, in a draft or as ``options`` say."""
-    (store.root / name).write_text(f"{name}\n" * 30)
-    store.hg("commit", "-qAm", name, "-d", "20 0", *options)
-
-
 def check_metadata(bundle: Bundle, git_dir: Path, objects_dir: Path) -> None:
     """Compare a bundle with what git finds from its one ref."""
     (oid,) = bundle.refs.values()
@@ -105,13 +96,7 @@ def check_metadata(bundle: Bundle, git_dir: Path, objects_dir: Path) -> None:
     expected = reached(git_dir, oid)
     # index-pack --strict knows no commits in trees, nor the modes of manifests
     git(objects_dir.parent, "init", "-q", "--bare", str(objects_dir))
-    done = subprocess.run(
-        ["git", "index-pack", "--stdin"],
-        cwd=objects_dir,
-        env=ENVIRONMENT,
-        input=bundle.pack,
-        capture_output=True,
-    )
+    done = captured(["git", "index-pack", "--stdin"], objects_dir, input=bundle.pack)
     assert done.returncode == 0, done
     there = git(objects_dir, "cat-file", "--batch-all-objects", "--batch-check")
     assert [line.split()[0] for line in there.decode().splitlines()] == sorted(expected)

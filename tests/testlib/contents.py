@@ -6,9 +6,7 @@ without amalgam's help: `hg files` and `hg cat`.
 
 from __future__ import annotations
 
-import subprocess
-
-from .environment import ENVIRONMENT
+from .environment import captured
 from .exported import Exported
 
 #: Path to mode and content.
@@ -38,13 +36,8 @@ def of_git(store: Exported, oid: str) -> Files:
     entries = [entry.split("\t", 1) for entry in listing if entry]
     fields = [(path, *head.split()) for head, path in entries]
     asked = "".join(f"{oid}\n" for _path, _mode, _kind, oid in fields)
-    done = subprocess.run(
-        ["git", "cat-file", "--batch"],
-        cwd=store.git_dir,
-        env=ENVIRONMENT,
-        input=asked.encode(),
-        capture_output=True,
-        check=True,
+    done = captured(
+        ["git", "cat-file", "--batch"], store.git_dir, input=asked.encode(), check=True
     )
     rest = done.stdout
     files: Files = {}
@@ -76,12 +69,7 @@ def check_stores(store: Exported) -> None:
     """Let Mercurial, git and amalgam check what they have."""
     verified = store.run("verify")
     assert verified.code == 0, verified
-    git_check = subprocess.run(
-        ["git", "fsck", "--full", "--strict"],
-        cwd=store.git_dir,
-        env=ENVIRONMENT,
-        capture_output=True,
-    )
+    git_check = captured(["git", "fsck", "--full", "--strict"], store.git_dir)
     assert git_check.returncode == 0, git_check
     ours = store.run("git::verify", "--full")
     assert ours.code == 0, ours

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from math import inf
@@ -15,7 +14,7 @@ from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git.process import Git
 from hgext3rd.amalgam.receive import convert, graph
 
-from .environment import ENVIRONMENT, HG, git, hg
+from .environment import HG, captured, git, hg
 
 MEMORY_BYTES = 32 << 20
 
@@ -69,7 +68,7 @@ class Target:
     def unbundle(self, made: Any) -> None:
         """Let stock hg add what was converted last, and learn it."""
         command = [str(HG), "-R", str(self.root), "unbundle", "-q", str(self.bundle)]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True)
+        done = captured(command)
         assert done.returncode == 0, done.stderr.decode()
         self.known |= {oid.decode(): node.decode() for oid, node in made.changesets}
 
@@ -88,7 +87,7 @@ class Target:
     def hg(self, *args: str) -> str:
         """Run stock hg, and return what it writes."""
         command = [str(HG), "-R", str(self.root), *args]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True)
+        done = captured(command)
         assert done.returncode == 0, (done.stdout + done.stderr).decode()
         return done.stdout.decode()
 

@@ -12,13 +12,12 @@ import dataclasses
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from . import revlogs
-from .environment import ENVIRONMENT, HG, git
+from .environment import HG, captured, git
 from .generated import generate
 from .hgserver import HgServer, Outcome
 
@@ -160,9 +159,7 @@ class Victim:
         path.write_bytes(damage.to(whole))
         alone = [str(HG), "--config", "extensions.amalgam=!", "log", "-r", "all()"]
         try:
-            done = subprocess.run(
-                alone, cwd=self.root, env=ENVIRONMENT, capture_output=True
-            )
+            done = captured(alone, self.root)
         finally:
             path.write_bytes(whole)
         return not done.returncode

@@ -8,8 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .hgserver import HgServer
@@ -98,10 +99,29 @@ def server() -> HgServer:
     return made
 
 
+def executable(path: Path, text: str) -> Path:
+    """Write a program that everybody may run."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def add_config(repo: Path, text: str) -> None:
+    """Add to the configuration of a repository."""
+    with (repo / ".hg" / "hgrc").open("a") as file:
+        file.write(text)
+
+
+def add_items(repo: Path, section: str, **items: object) -> None:
+    """Add to a section of the configuration; ``__`` is a dot in the name of an item."""
+    names = {name: name.replace("__", ".").replace("_", "-") for name in items}
+    lines = "".join(f"{names[name]} = {value}\n" for name, value in items.items())
+    add_config(repo, f"[{section}]\n{lines}")
+
+
 def publish_commits(repo: Path) -> None:
     """Let what is committed in ``repo`` be public at once, as on a server."""
-    with (repo / ".hg" / "hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = public\n")
+    add_config(repo, "[phases]\nnew-commit = public\n")
 
 
 def git(cwd: Path, *args: str) -> bytes:
@@ -109,8 +129,17 @@ def git(cwd: Path, *args: str) -> bytes:
     return _output(cwd, ["git", *args])
 
 
+def captured(
+    command: Sequence[str | Path], cwd: Path | None = None, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program in the sealed environment; ``options`` are those of ``run``."""
+    return subprocess.run(
+        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, **options
+    )
+
+
 def _output(cwd: Path, command: list[str]) -> bytes:
-    done = subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
+    done = captured(command, cwd)
     if done.returncode:
         line = " ".join(command)
         said = (done.stdout + done.stderr).decode(errors="replace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 from mercurial import extensions, hg as hgmod, ui as uimod
 
+from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.docket import Docket
+from hgext3rd.amalgam.gitstore.store import GitStore
 
 from .environment import git, publish_commits
 from .hgserver import HgServer, Outcome
@@ -72,6 +75,21 @@ class Exported:
         """Run hg in the repository, whatever comes of it."""
         return self.server.run(self.root, *args)
 
+    def copied(self, directory: Path, name: str = "repo") -> Exported:
+        """Copy the repository, and all that was made of it."""
+        shutil.copytree(self.root, directory / name, symlinks=True)
+        return Exported(directory / name, self.server)
+
+    def commit(
+        self, name: str, *options: str, text: str | bytes = "", message: str = ""
+    ) -> None:
+        """Commit a file; text and message are its name, unless they are given."""
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = text or f"{name}\n" * 30
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        self.hg("commit", "-qAm", message or name, "-d", "20 0", *options)
+
     def commit_nothing(self, message: str) -> None:
         """Commit a changeset that changes no file."""
         self.hg("commit", "-qm", message, "--config", "ui.allowemptycommit=yes")
@@ -86,6 +104,15 @@ class Exported:
             ui.setconfig(b"amalgam", item, value.encode())
         extensions.loadall(ui)
         return hgmod.repository(ui, os.fsencode(self.root))
+
+    def git_store(self, **config: str) -> GitStore:
+        """Open the git store in this process."""
+        repo = self.open(**config)
+        return GitStore(repo, GitConfig.from_ui(repo.ui))
+
+    def answers(self) -> bool:
+        """Return whether a server may answer from the git store."""
+        return self.git_store().may_answer()
 
     def docket(self) -> dict[str, Any]:
         """Return what the docket says, with dictionaries and lists in it."""

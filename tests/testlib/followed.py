@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from .environment import publish_commits
+from .environment import add_items, publish_commits
 from .exported import Exported
 from .hgserver import HgServer
 from .webserver import until
@@ -91,11 +91,7 @@ class Followed(Exported):
 
     def configure(self, section: str, **items: object) -> None:
         """Set items in the configuration of the repository."""
-        with (self.root / ".hg" / "hgrc").open("a") as file:
-            file.write(f"[{section}]\n")
-            for name, value in items.items():
-                item = name.replace("__", ".").replace("_", "-")
-                file.write(f"{item} = {value}\n")
+        add_items(self.root, section, **items)
 
     def exporters(self) -> list[dict[str, Any]]:
         """Return what is known of the exporters that were started, oldest first."""

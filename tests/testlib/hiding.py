@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from .environment import add_config
 from .exported import Exported
 from .hgserver import HgServer
 from .webserver import WebServer
@@ -47,16 +48,14 @@ def has_pack(web: WebServer, oid: str) -> bool:
 def unpublished(root: Path, server: HgServer, config: str = "") -> Exported:
     """Make an empty repository where changesets stay drafts, and may be hidden."""
     store = Exported.init(root, server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG + config)
+    add_config(store.root, CONFIG + config)
     return store
 
 
 def with_draft(root: Path, server: HgServer) -> Exported:
     """Make a public changeset, and on top a draft with planted content."""
     store = unpublished(root, server)
-    (store.root / "file").write_text("public\n" * 50)
-    store.hg("commit", "-qAm", "public", "-d", "0 0")
+    store.commit("file", text="public\n" * 50, message="public")
     store.hg("phase", "--public", ".")
     (store.root / WORD).write_text(f"{WORD}\n")
     store.hg("commit", "-qAm", WORD, "-d", "1 0")

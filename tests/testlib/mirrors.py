@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from .environment import ENVIRONMENT, git, hg
+from .environment import captured, git, hg
 from .small import STORE
 
 #: Changes the content of a commit.
@@ -27,12 +26,10 @@ def ids(repo: Path) -> dict[str, str]:
 
 def write_object(store: Path, kind: str, content: bytes) -> str:
     """Add an object to a git repository."""
-    done = subprocess.run(
+    done = captured(
         ["git", "hash-object", "-t", kind, "-w", "--stdin", "--literally"],
-        cwd=store,
-        env=ENVIRONMENT,
+        store,
         input=content,
-        capture_output=True,
         check=True,
     )
     return done.stdout.decode().strip()
@@ -74,12 +71,10 @@ def without_tags(store: Path) -> Change:
         tree = content[5:45].decode()
         lines = git(store, "ls-tree", "-z", tree).split(b"\0")
         kept = [line for line in lines if line and not line.endswith(b"\t.hgtags")]
-        made = subprocess.run(
+        made = captured(
             ["git", "mktree", "-z"],
-            cwd=store,
-            env=ENVIRONMENT,
+            store,
             input=b"".join(line + b"\0" for line in kept),
-            capture_output=True,
             check=True,
         )
         return by_another(b"tree " + made.stdout.strip() + content[45:])

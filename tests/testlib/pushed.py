@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .environment import ENVIRONMENT, HG, git
+from .environment import ENVIRONMENT, HG, captured, git
 
 NULL = bytes(20)
 EMPTY_BLOB = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
@@ -211,7 +211,7 @@ class Pushed:
                 file.writelines(_group(revisions.values(), links))
             file.write(_chunk(b""))
         command = [str(HG), "-R", str(repo), "unbundle", "-q", str(bundle)]
-        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True)
+        done = captured(command)
         assert done.returncode == 0, done.stderr.decode()
 
 

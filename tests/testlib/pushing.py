@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hgext3rd.amalgam.serve import pktlines
 
-from .environment import ENVIRONMENT, git, hg, publish_commits
+from .environment import ENVIRONMENT, add_config, captured, git, hg, publish_commits
 from .webserver import WebServer, serving
 
 #: What lets everybody push.
@@ -87,12 +87,10 @@ def request(
     revs = f"{new}\n".encode()
     if old != NOTHING:
         revs += f"^{old}\n".encode()
-    pack = subprocess.run(
+    pack = captured(
         ["git", "pack-objects", "--revs", "--stdout", "-q"],
+        clone.root,
         input=revs,
-        cwd=clone.root,
-        env=ENVIRONMENT,
-        capture_output=True,
         check=True,
     ).stdout
     features = "report-status push-options" if options else "report-status"
@@ -174,8 +172,7 @@ def pushable(
     root = directory / "server"
     hg(directory, "init", "server")
     publish_commits(root)
-    with (root / ".hg" / "hgrc").open("a") as file:
-        file.write(hgrc)
+    add_config(root, hgrc)
     for number in range(2):
         (root / f"file{number}").write_text(f"text {number}\n")
         hg(root, "commit", "-qAm", f"number {number}", "-d", f"{number} 0")

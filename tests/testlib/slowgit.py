@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from .environment import executable
 from .webserver import until
 
 
@@ -24,14 +25,14 @@ class SlowGit:
             f"while ! [ -e {place}/after-{pause} ]; do sleep 0.05; done\n"
             for pause in pauses
         )
-        program.write_text(
+        executable(
+            program,
             f"#!{shutil.which('sh')}\n"
             f'case " $* " in *" {command} "*) ;; *) exec git "$@";; esac\n'
             f"{''.join(before)}"
             f'answer=$(mktemp -p {place}); git "$@" > $answer\n'
-            f"{after}cat $answer\n"
+            f"{after}cat $answer\n",
         )
-        program.chmod(0o755)
         self.option = f"--config=amalgam.git.program={program}"
 
     def wait(self, pause: str) -> None:

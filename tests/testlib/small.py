@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from .environment import (
-    ENVIRONMENT,
     HG,
+    captured,
     git,
     hg,
     is_common,
@@ -44,7 +44,7 @@ def run_hg(cwd: Path, *args: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess(args, done.code, done.out, done.err)
     options = ["--config", "extensions.amalgam=", "--config", DETAILED]
     command = [str(HG), *options, *args]
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True)
+    return captured(command, cwd)
 
 
 def said(done: subprocess.CompletedProcess[bytes]) -> str:

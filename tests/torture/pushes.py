@@ -20,7 +20,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from testlib.environment import ENVIRONMENT, git, hg, publish_commits
+from testlib.environment import (
+    ENVIRONMENT,
+    add_config,
+    executable,
+    git,
+    hg,
+    publish_commits,
+)
 from testlib.interruption import PAGE_BYTES, SmallDisk, preloaded
 from testlib.needs import missing
 from testlib.webserver import serving, until
@@ -67,8 +74,7 @@ class Case:
     def _make(self) -> None:
         hg(self.home, "init", "server")
         publish_commits(self.root)
-        with (self.root / ".hg/hgrc").open("a") as file:
-            file.write(_HGRC)
+        add_config(self.root, _HGRC)
         for number in range(2):
             (self.root / "file").write_text(f"{number}\n")
             hg(self.root, "commit", "-qAm", f"{number}", "-d", f"{number} 0")
@@ -81,20 +87,19 @@ class Case:
             git(self.clone, "commit", "-qm", f"new {number}")
         git(self.clone, "branch", "-q", "work")
         self.root.rename(self._pristine)
-        self._ssh.write_text(
+        executable(
+            self._ssh,
             "#!/bin/sh\n"
             'for last; do :; done\nSSH_ORIGINAL_COMMAND="$last"\n'
             "export SSH_ORIGINAL_COMMAND\n"
-            f'cd "{self.home}"\neval "$BEFORE"\nexec {_PROGRAM} server\n'
+            f'cd "{self.home}"\neval "$BEFORE"\nexec {_PROGRAM} server\n',
         )
-        self._ssh.chmod(0o755)
 
     def reset(self, hooks: str = "") -> None:
         """Begin again."""
         shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(self._pristine, self.root, symlinks=True)
-        with (self.root / ".hg/hgrc").open("a") as file:
-            file.write(hooks)
+        add_config(self.root, hooks)
 
     def push(self, url: str = "host:server", **variables: str) -> Running:
         """Start a push of a commit to a branch and to a new bookmark."""

@@ -17,13 +17,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config, captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
-
-from hgext3rd.amalgam.config import GitConfig
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 CONFIG = """
 [extensions]
@@ -66,8 +63,7 @@ class Sequence:
             self.store.hg("update", "-q", "tip")
         else:
             server.hg(root.parent, "init", str(root))
-        with (root / ".hg/hgrc").open("a") as file:
-            file.write(CONFIG)
+        add_config(root, CONFIG)
         self.commit()
         self.store.hg("phase", "--public", ".")
         self.first = self.store.hg("log", "-r", ".", "-T", "{rev}")
@@ -240,7 +236,7 @@ class Sequence:
         )
         if self.store.git_dir.exists():
             command = ["git", "-C", str(self.store.git_dir), *args]
-            subprocess.run(command, env=ENVIRONMENT, capture_output=True)
+            captured(command)
             self.counts["git"] += 1
 
     def refresh(self) -> None:
@@ -303,8 +299,7 @@ class Sequence:
 
     def answers(self) -> bool:
         """Tell whether a server would answer."""
-        repo = self.store.open()
-        return GitStore(repo, GitConfig.from_ui(repo.ui)).may_answer()
+        return self.store.git_store().may_answer()
 
     def finish(self) -> None:
         """Export for the last time, and see that all is right."""
@@ -318,15 +313,13 @@ class Sequence:
         assert done.code == 0, done
         assert self.answers()
         self.store.git("fsck", "--strict", "--full")
-        fresh = self.store.root.parent / "fresh"
-        shutil.copytree(self.store.root, fresh, symlinks=True)
-        shutil.rmtree(fresh / ".hg/amalgam")
-        other = Exported(fresh, self.store.server)
+        other = self.store.copied(self.store.root.parent, "fresh")
+        shutil.rmtree(other.amalgam)
         other.hg("git::export")
         assert ids(self.store) == ids(other)
         refs = "--format=%(objectname) %(refname)"
         assert self.store.git("for-each-ref", refs) == other.git("for-each-ref", refs)
-        shutil.rmtree(fresh)
+        shutil.rmtree(other.root)
 
     def run(self, steps: int) -> Counter[str]:
         """Take so many steps, and finish."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from testlib import killpoints, mirrors
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, captured, executable, git, hg
 from testlib.mirrors import ids
 from testlib.small import STORE, commit, repository, run_hg, said
 
@@ -157,12 +157,10 @@ def test_files_of_hg_fast_export_say_so_and_tags_may_be_left_out(repo: Path) -> 
     def changed(content: bytes) -> bytes:
         made = change(content)
         tree = made[5:45].decode()
-        pack = subprocess.run(
+        pack = captured(
             ["git", "pack-objects", "--stdout", "--revs", "-q"],
-            cwd=source,
-            env=ENVIRONMENT,
+            source,
             input=f"{tree}\n".encode(),
-            capture_output=True,
             check=True,
         ).stdout
         command = ["git", "unpack-objects", "-q"]
@@ -239,12 +237,7 @@ def test_what_is_not_served_is_never_taken_over(repo: Path) -> None:
     assert bytes.fromhex(node) not in (repo / KEPT).read_bytes()
     assert bytes.fromhex(mirror.commits[node]) not in (repo / KEPT).read_bytes()
     assert run_hg(repo / STORE, "version", "-q").returncode == 0
-    there = subprocess.run(
-        ["git", "cat-file", "-e", mirror.commits[node]],
-        cwd=repo / STORE,
-        env=ENVIRONMENT,
-        capture_output=True,
-    )
+    there = captured(["git", "cat-file", "-e", mirror.commits[node]], repo / STORE)
     assert there.returncode
     assert_right(repo, {n: oid for n, oid in mirror.commits.items() if n != node})
 
@@ -367,8 +360,7 @@ def test_nothing_of_a_mirror_is_obeyed(mirror: Mirror) -> None:
         file.write("[extensions]\n\tunknown = true\n")
     for hook in ("post-checkout", "reference-transaction", "pre-auto-gc"):
         (path / "hooks").mkdir(exist_ok=True)
-        (path / f"hooks/{hook}").write_text(f"#!/bin/sh\n{program}\n")
-        (path / f"hooks/{hook}").chmod(0o755)
+        executable(path / f"hooks/{hook}", f"#!/bin/sh\n{program}\n")
     done = mirror.adopt("--full")
     assert done.returncode == 0, said(done)
     assert not ran.exists()

@@ -9,25 +9,22 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-import subprocess
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testlib import hiding, killpoints
-from testlib.environment import ENVIRONMENT
+from testlib.environment import captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.docket import Docket
 from hgext3rd.amalgam.gitstore.export import export as exportmod
 from hgext3rd.amalgam.gitstore.export.conversion import ExportConversion
 from hgext3rd.amalgam.gitstore.export.export import Report, export
 from hgext3rd.amalgam.gitstore.export.metadatacommit import Covers
 from hgext3rd.amalgam.gitstore.git import packfiles
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 CONFIG = """
 [ui]
@@ -57,8 +54,7 @@ def write(store: Exported, name: str, text: str) -> None:
 
 def exported(store: Exported, **options: Any) -> Report:
     """Export in this process."""
-    repo = store.open()
-    return export(GitStore(repo, GitConfig.from_ui(repo.ui)), **options)
+    return export(store.git_store(), **options)
 
 
 def ids(store: Exported) -> dict[str, str]:
@@ -70,16 +66,14 @@ def ids(store: Exported) -> dict[str, str]:
 def objects(store: Exported) -> set[bytes]:
     """Return all objects of the store but those of the metadata commit."""
     docket = Docket.parse(store.docket_path.read_bytes())
-    repo = store.open()
-    packs = GitStore(repo, GitConfig.from_ui(repo.ui)).repository.packs_directory
+    packs = store.git_store().repository.packs_directory
     return {*packfiles.distinct_ids(packs, docket.base.packs + docket.drafts.packs)}
 
 
 def check(store: Exported) -> None:
     """Compare the store with one that is made from nothing."""
     store.git("fsck", "--connectivity-only")
-    copy = Exported(store.root.parent / "copy", store.server)
-    shutil.copytree(store.root, copy.root, symlinks=True)
+    copy = store.copied(store.root.parent, "copy")
     exported(copy, covers=Covers.ALL)
     copy.git("fsck", "--connectivity-only")
     refs = copy.git("show-ref")
@@ -240,11 +234,7 @@ def test_other_drafts_can_be_fetched_all_the_time(
         while not ended.is_set():
             clone = str(tmp_path / f"clone{len(fetched)}")
             command = ["git", "clone", "-q", "--bare", "--single-branch", "-b", "three"]
-            done = subprocess.run(
-                [*command, f"file://{stacks.git_dir}", clone],
-                env=ENVIRONMENT,
-                capture_output=True,
-            )
+            done = captured([*command, f"file://{stacks.git_dir}", clone])
             if done.returncode:
                 failures.append(done.stderr)
             fetched.append(clone)

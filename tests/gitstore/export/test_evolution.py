@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import ENVIRONMENT, HG, add_config, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import has_pack
@@ -45,18 +45,12 @@ def server() -> Iterator[HgServer]:
 @pytest.fixture
 def store(tmp_path: Path, server: HgServer) -> Exported:
     store = Exported.init(tmp_path / "repo", server)
-    with (store.root / ".hg" / "hgrc").open("a") as file:
-        file.write(CONFIG)
+    add_config(store.root, CONFIG)
     for name in ("zero", "one", "two"):
-        commit(store, name)
+        store.commit(name)
     store.hg("phase", "--public", "0")
     store.hg("git::export")
     return store
-
-
-def commit(store: Exported, name: str) -> None:
-    (store.root / name).write_text(f"{name}\n")
-    store.hg("commit", "-qAm", name, "-d", "0 0")
 
 
 def refs(store: Exported) -> dict[str, str]:
@@ -134,8 +128,8 @@ def test_what_is_undone_is_back_with_its_id(store: Exported) -> None:
 
 def test_topic_is_exported_when_it_is_published(store: Exported) -> None:
     store.hg("topic", "work")
-    commit(store, "worked")
-    commit(store, "on")
+    store.commit("worked")
+    store.commit("on")
     store.hg("git::export")
     assert subjects(store) == {"zero", "one", "two"}
     assert refs(store) == {"refs/heads/default": "two"}
@@ -207,7 +201,7 @@ def test_tag_and_closed_branch_make_the_objects_of_their_changesets_only(
     store.hg("git::export")
     assert refs(store) == {"refs/heads/default": "tagged", "refs/tags/v1": "one"}
     store.hg("branch", "-q", "side")
-    commit(store, "side")
+    store.commit("side")
     store.hg("git::export")
     before = objects(store)
     store.hg("commit", "-q", "--close-branch", "-m", "closed", "-d", "0 0")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from mercurial import ui as uimod
-from testlib.environment import ENVIRONMENT, git, hg, publish_commits
+from testlib.environment import ENVIRONMENT, executable, git, hg, publish_commits
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -225,9 +225,9 @@ def test_nothing_new_writes_nothing_and_starts_no_git(
 ) -> None:
     commit(server, repo, one="1")
     log = tmp_path / "log"
-    program = tmp_path / "git"
-    program.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec git "$@"\n')
-    program.chmod(0o755)
+    program = executable(
+        tmp_path / "git", f'#!/bin/sh\necho "$@" >> {log}\nexec git "$@"\n'
+    )
     export = ["git::export", "--config", f"amalgam.git.program={program}"]
     hg(repo, *export)
     log.unlink(missing_ok=True)  # git tells what new drafts use

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from mercurial import lock as lockmod
-from testlib.environment import ENVIRONMENT, HG
+from testlib.environment import ENVIRONMENT, HG, add_config, captured, executable
 from testlib.exported import Exported
 from testlib.followed import Followed
 from testlib.hgserver import HgServer
@@ -75,9 +75,7 @@ def by_command_server(followed: Followed) -> None:
 
 
 def by_ssh(followed: Followed) -> None:
-    ssh = followed.observed / "ssh"
-    ssh.write_text('#!/bin/sh\nexec sh -c "$2"\n')
-    ssh.chmod(0o755)
+    ssh = executable(followed.observed / "ssh", '#!/bin/sh\nexec sh -c "$2"\n')
     options = ["--config", f"ui.ssh={ssh}", "--config", f"ui.remotecmd={HG}"]
     followed.hold("conversion")
     # whoever has its output open keeps the session from ending
@@ -112,8 +110,7 @@ def by_wsgi(followed: Followed) -> None:
 
 def push(followed: Followed, *command: str) -> None:
     followed.configure("web", allow_push="*", push__ssl="no")
-    with (followed.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[web]\nallow-push = *\npush_ssl = no\n")
+    add_config(followed.root, "[web]\nallow-push = *\npush_ssl = no\n")
     path = f"{HG.parent}:{ENVIRONMENT['PATH']}"
     with subprocess.Popen(
         command,
@@ -131,9 +128,7 @@ def push(followed: Followed, *command: str) -> None:
 
 def run(cwd: Path, *args: str) -> None:
     """Run hg as users do, and wait until nobody has its output open."""
-    subprocess.run(
-        [str(HG), *args], cwd=cwd, env=ENVIRONMENT, capture_output=True, check=True
-    )
+    captured([str(HG), *args], cwd, check=True)
 
 
 @pytest.mark.slow
@@ -200,8 +195,7 @@ def test_store_follows_whatever_else_changes(
 ) -> None:
     followed.configure("experimental", evolution=evolution)
     followed.configure("phases", new_commit="draft")
-    with (followed.root / ".hg" / "hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = draft\n")
+    add_config(followed.root, "[phases]\nnew-commit = draft\n")
     if change is hide and not evolution:
         followed.configure("experimental", evolution="createmarkers")
     followed.commit_nothing("draft")

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git, hg, publish_commits
+from testlib.environment import ENVIRONMENT, HG, captured, git, hg, publish_commits
 from testlib.pushing import ON
 from testlib.webserver import serving
 
@@ -56,14 +56,14 @@ def _commit(root: Path, message: str, *options: str) -> None:
 def _killed(root: Path, *args: str) -> None:
     """Run hg until it has written all of a transaction."""
     command = [str(HG), f"--config=extensions.killer={root.parent}/killer.py", *args]
-    done = subprocess.run(command, cwd=root, env=ENVIRONMENT, capture_output=True)
+    done = captured(command, root)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert (root / ".hg/store/journal").exists()
 
 
 def _refused(root: Path, *args: str) -> str:
     command = [str(HG), "--config=extensions.amalgam=", *args]
-    done = subprocess.run(command, cwd=root, env=ENVIRONMENT, capture_output=True)
+    done = captured(command, root)
     assert done.returncode == 255, done.stderr
     return done.stderr.decode()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import ENVIRONMENT, HG, add_config, git, hg
 from testlib.meanwhile import export_while
 from testlib.small import STORE, commit, refs, repository, run_hg, said
 
@@ -156,8 +156,7 @@ def test_refs_are_those_of_the_repository_as_it_is_at_the_end(
     repo: Path, event: str, when: str
 ) -> None:
     what, expected = EVENTS[event]
-    with (repo / ".hg/hgrc").open("a") as file:
-        file.write("[experimental]\nevolution = all\n")
+    add_config(repo, "[experimental]\nevolution = all\n")
     commit(repo, "two")
     hg(repo, "bookmark", "-r", "0", "mark")
     done = export_while(repo, what, when)
@@ -168,8 +167,7 @@ def test_refs_are_those_of_the_repository_as_it_is_at_the_end(
 
 
 def test_obsolete_changeset_that_is_left_is_no_longer_named(repo: Path) -> None:
-    with (repo / ".hg/hgrc").open("a") as file:
-        file.write("[experimental]\nevolution = all\n")
+    add_config(repo, "[experimental]\nevolution = all\n")
     commit(repo, "two")
     node = hg(repo, "log", "-r", "tip", "-T", "{node}").decode()
     hg(repo, "debugobsolete", node)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.environment import ENVIRONMENT, HG, add_config, captured, git, hg
 from testlib.small import STORE, commit, refs, repository, run_hg, said
 from testlib.users import in_namespace
 
@@ -50,9 +49,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(
         reason = "No space left on device"
     else:
         script = f"ulimit -f 2000; {shlex.join(export)}"  # blocks of 512 bytes
-        done = subprocess.run(
-            ["sh", "-c", script], cwd=repo, env=ENVIRONMENT, capture_output=True
-        )
+        done = captured(["sh", "-c", script], repo)
         reason = "File too large"
     assert done.returncode == 255
     (line,) = done.stderr.decode().splitlines()
@@ -94,8 +91,7 @@ def unnamed_head(two_packs: Path) -> Path:
     """A store with a head that no ref names: it is unreachable for git."""
     hg(two_packs, "update", "-q", "0")
     commit(two_packs, "head")
-    with (two_packs / ".hg/hgrc").open("a") as file:
-        file.write("[amalgam]\ngit.refs = bookmarks\n")
+    add_config(two_packs, "[amalgam]\ngit.refs = bookmarks\n")
     hg(two_packs, "bookmark", "-r", "0", "mark")
     hg(two_packs, "git::export")
     assert refs(two_packs) == {"refs/heads/mark": "one"}

@@ -16,17 +16,15 @@ import pytest
 from mercurial import error
 from testlib import killpoints
 from testlib.bundles import check_metadata, command, complete_pack, reached, written
-from testlib.environment import ENVIRONMENT, git
+from testlib.environment import ENVIRONMENT, add_config, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
 from hgext3rd.amalgam.clonebundles import bundlepack
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.export import export as exporting, maintenance
 from hgext3rd.amalgam.gitstore.git import packfiles
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +55,7 @@ def commit(store: Exported, number: int) -> None:
 
 def export(store: Exported) -> None:
     """Export without a roll-up."""
-    exporting.export(git_store(store))
+    exporting.export(store.git_store())
 
 
 def fill(store: Exported, start: int, end: int) -> None:
@@ -67,8 +65,7 @@ def fill(store: Exported, start: int, end: int) -> None:
 
 
 def plant(store: Exported) -> None:
-    (store.root / "planted").write_text(f"{WORD}\n" * 50)
-    store.hg("commit", "-qAm", "planted", "-d", "0 0")
+    store.commit("planted", text=f"{WORD}\n" * 50)
     export(store)
     (store.root / "planted").write_text("clean\n")  # so that it may be censored
     store.hg("commit", "-qm", "clean", "-d", "0 0")
@@ -78,8 +75,7 @@ def plant(store: Exported) -> None:
 def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Exported:
     """A store of 18 exports, each with packs of its own."""
     store = Exported.init(tmp_path_factory.mktemp("rollup") / "repo", server)
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write(CONFIG)
+    add_config(store.root, CONFIG)
     fill(store, 0, 18)
     return store
 
@@ -87,11 +83,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Expo
 @pytest.fixture(scope="module")
 def draft_template(template: Exported) -> Exported:
     """The same, and as many drafts, the first of which has planted content."""
-    root = template.root.parent / "drafts"
-    shutil.copytree(template.root, root, symlinks=True)
-    store = Exported(root, template.server)
-    with (store.root / ".hg/hgrc").open("a") as file:
-        file.write("[phases]\nnew-commit = draft\n")
+    store = template.copied(template.root.parent, "drafts")
+    add_config(store.root, "[phases]\nnew-commit = draft\n")
     plant(store)
     fill(store, 100, 124)
     return store
@@ -108,8 +101,7 @@ def drafts(draft_template: Exported, tmp_path: Path) -> Exported:
 
 
 def copied(template: Exported, tmp_path: Path) -> Exported:
-    shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
-    return Exported(tmp_path / "repo", template.server)
+    return template.copied(tmp_path)
 
 
 def objects(store: Exported) -> dict[str, int]:
@@ -122,11 +114,6 @@ def objects(store: Exported) -> dict[str, int]:
     return found
 
 
-def git_store(store: Exported) -> GitStore:
-    repo = store.open()
-    return GitStore(repo, GitConfig.from_ui(repo.ui))
-
-
 def check(store: Exported, ids: str) -> None:
     """See that nothing is wrong or left over, and that nobody else's ids changed."""
     store.git("fsck", "--full", "--strict")
@@ -134,7 +121,7 @@ def check(store: Exported, ids: str) -> None:
     assert store.run("admin::amalgam").code == 0
     assert set(ids.split()) <= set(log(store).split())
     assert leftovers(store) == []
-    assert git_store(store).may_answer()
+    assert store.answers()
 
 
 def log(store: Exported) -> str:
@@ -240,7 +227,7 @@ def test_what_goes_during_a_roll_up_does_not_come_back(
     ids = drafts.hg("log", "-r", "public()", "-T", "{node}={gitnode}\n")
     drafts.hg("update", "-q", "null")
     met = meanwhile(monkeypatch, drafts, step, "drafts")
-    maintenance.run(git_store(drafts))
+    maintenance.run(drafts.git_store())
     assert met
     drafts.hg("git::export")
     assert not traces(drafts.amalgam, WORD.encode())
@@ -308,7 +295,7 @@ def test_others_may_work_during_a_roll_up(
 ) -> None:
     ids = log(drafts)
     met = meanwhile(monkeypatch, drafts, step, layer)
-    maintenance.run(git_store(drafts))
+    maintenance.run(drafts.git_store())
     assert met
     drafts.hg("git::export")
     check(drafts, ids)
@@ -323,7 +310,7 @@ def test_git_may_repack_without_drafts(
 ) -> None:
     ids = log(store)
     met = meanwhile(monkeypatch, store, step)
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     assert met
     store.hg("git::export")
     check(store, ids)
@@ -341,7 +328,7 @@ def test_repack_that_ends_late_is_a_stray(store: Exported, tmp_path: Path) -> No
     packs = store.packs()
     for path in (tmp_path / "before/objects/pack").iterdir():
         shutil.copy(path, store.packs_dir)
-    assert not git_store(store).may_answer()
+    assert not store.answers()
     store.hg("git::export")
     assert {*store.packs_dir.glob("*.pack")} == {*packs}
     check(store, ids)
@@ -354,11 +341,11 @@ def test_other_objects_than_those_of_the_packs_are_refused(
     monkeypatch.setattr(maintenance, "_WALK_SHARE", 2)
     packs = store.packs()
     with pytest.raises(error.Abort):
-        maintenance.run(git_store(store))
+        maintenance.run(store.git_store())
     assert store.packs() == packs
     assert b"other objects than it was asked to" in store.run("admin::amalgam").out
     monkeypatch.undo()
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     check(store, log(store))
 
 
@@ -367,7 +354,7 @@ def test_ids_instead_of_names_give_the_same_objects(
 ) -> None:
     monkeypatch.setattr(maintenance, "_WALK_SHARE", 2)
     before = objects(store)
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     assert len(store.packs()) == 2
     assert objects(store).keys() == before.keys()
     check(store, log(store))
@@ -430,7 +417,7 @@ def test_complete_pack_grows_with_the_history(
     packs = []
     for start, end in (18, 24), (24, 60), (60, 66):
         before = objects(store)
-        maintenance.run(git_store(store))
+        maintenance.run(store.git_store())
         assert objects(store).keys() == before.keys()
         check(store, ids)
         packs.append(complete_pack(store))
@@ -442,7 +429,9 @@ def test_complete_pack_grows_with_the_history(
             assert bundle.pack == packs[-1].read_bytes()
         check_bundles(store, tmp_path / f"{start}")
         fill(store, start, end)
-        if not maintenance.is_due(git_store(store)):  # a bundle would be followed by it
+        if not maintenance.is_due(
+            store.git_store()
+        ):  # a bundle would be followed by it
             check_bundles(store, tmp_path / f"{end} more")
     assert packs[0] == packs[1] != packs[2]
 
@@ -461,7 +450,7 @@ def test_bundle_that_meets_a_roll_up_is_made_again(
 ) -> None:
     """An object that is in a pack twice is refused by git."""
     monkeypatch.setattr(maintenance, "_APART_FROM", 10)
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     fill(store, 18, 35)
     fill(store, 3, 4)  # what was there before comes again
     before = complete_pack(store)
@@ -470,7 +459,7 @@ def test_bundle_that_meets_a_roll_up_is_made_again(
 
     def late(*args: Any) -> Any:
         if not met:
-            maintenance.run(git_store(store))
+            maintenance.run(store.git_store())
             met.append(complete_pack(store))
         return packed(*args)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mercurial import hg as hgmod, ui as uimod
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import HG, captured, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer, Outcome
 
@@ -139,12 +138,7 @@ def test_unreachable_ones_are_those_of_the_plain_definition(tmp_path: Path) -> N
         else "+1"
         for number in range(1, 400)
     )
-    subprocess.run(
-        [HG, "-R", tmp_path / "repo", "debugbuilddag", text],
-        env=ENVIRONMENT,
-        check=True,
-        capture_output=True,
-    )
+    captured([HG, "-R", tmp_path / "repo", "debugbuilddag", text], check=True)
     repo = hgmod.repository(ui, bytes(tmp_path / "repo")).unfiltered()
     changelog = repo.changelog
     heads = changelog.headrevs()
@@ -226,8 +220,7 @@ def test_file_that_git_shows_otherwise_is_named_when_it_is_new(
     assert name.encode() in done.err
     assert len(done.err.splitlines()) == 1
     # known now, whatever becomes of it
-    (repo.root / name).write_text("# more\n")
-    repo.hg("commit", "-qm", "more", "-d", "0 0")
+    repo.commit(name, text="# more\n", message="more")
     assert not export(repo).err
     (group,) = as_json(repo, "--rebuild")["different"]
     assert group == {"kind": kind.value, "files": 1, "example": name}
@@ -281,11 +274,9 @@ def test_git_refuses_just_these_names(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     blob = git(tmp_path, "hash-object", "-w", "file").decode().strip()
     for name in (*REFUSED, *TAKEN):
-        done = subprocess.run(
+        done = captured(
             ["git", "update-index", "--add", "--cacheinfo", f"100644,{blob},{name}"],
-            cwd=tmp_path,
-            env=ENVIRONMENT,
-            capture_output=True,
+            tmp_path,
         )
         assert (done.returncode != 0) is warnings.is_refused(name.encode()), name
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mercurial import context, obsolete, phases
 from mercurial.node import nullid
+from testlib.environment import add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -30,9 +31,11 @@ class Repo:
     def __init__(self, store: Exported, seed: int) -> None:
         self.store = store
         self.random = random.Random(seed)
-        with (store.root / ".hg" / "hgrc").open("a") as file:
-            file.write("[phases]\nnew-commit = draft\n")
-            file.write("[ui]\nusername = test\n[experimental]\nevolution = all\n")
+        add_config(
+            store.root,
+            "[phases]\nnew-commit = draft\n"
+            + "[ui]\nusername = test\n[experimental]\nevolution = all\n",
+        )
 
     def open(self) -> Any:
         return self.store.open()

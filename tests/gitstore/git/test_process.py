@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from mercurial import error
-from testlib.environment import ENVIRONMENT, HG, hg
+from testlib.environment import HG, captured, executable, hg
 
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git.process import Git, Owner
@@ -34,9 +34,9 @@ class Victim:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "store.git"
         self.marker = directory / "marker"
-        self.script = directory / "evil"
-        self.script.write_text(f"#!/bin/sh\ntouch {self.marker}\n")
-        self.script.chmod(0o755)
+        self.script = executable(
+            directory / "evil", f"#!/bin/sh\ntouch {self.marker}\n"
+        )
         self.plain("init", "--quiet", "--bare", str(self.path))
         commit = self.plain("commit-tree", "-m", "one", EMPTY_TREE.decode())
         self.commit = commit.stdout.decode().strip()
@@ -49,9 +49,7 @@ class Victim:
         """Run git as anybody would; whether it fails does not matter."""
         where = ["--git-dir", str(self.path)] if self.path.exists() else []
         command = ["git", *where, *args]
-        return subprocess.run(
-            command, env=ENVIRONMENT, input=input, capture_output=True, timeout=60
-        )
+        return captured(command, input=input, timeout=60)
 
     def set(self, key: str, value: str) -> None:
         self.plain("config", "--add", key, value.replace("EVIL", str(self.script)))
@@ -440,7 +438,7 @@ def test_program_of_a_repository_that_is_not_trusted_is_not_run(
 
     os.chown(hgrc, os.geteuid(), -1)
     command = [str(HG), "--config", "extensions.amalgam=", "git::verify"]
-    subprocess.run(command, cwd=repo, env=ENVIRONMENT, capture_output=True)
+    captured(command, repo)
     assert victim.was_hit(), "the attack is none"
 
 

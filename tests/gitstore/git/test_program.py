@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from mercurial import error
-from testlib.environment import git, hg
+from testlib.environment import executable, git, hg
 
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git.process import Git
@@ -26,9 +26,7 @@ pytestmark = pytest.mark.slow
 def test_program_that_is_no_or_an_old_git_is_refused(
     tmp_path: Path, script: str, message: bytes, hint: bytes
 ) -> None:
-    program = tmp_path / "git"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    program = executable(tmp_path / "git", f"#!/bin/sh\n{script}\n")
     with pytest.raises(error.Abort) as caught:
         Git(bytes(program), Directory(bytes(tmp_path))).run("rev-parse", "main")
     assert message in caught.value.message
@@ -36,12 +34,11 @@ def test_program_that_is_no_or_an_old_git_is_refused(
 
 
 def test_repository_is_as_amalgam_fills_it_whatever_git_prefers(tmp_path: Path) -> None:
-    program = tmp_path / "git"
-    program.write_text(
+    program = executable(
+        tmp_path / "git",
         '#!/bin/sh\n: "${GIT_DEFAULT_HASH:=sha256}"\nexport GIT_DEFAULT_HASH\n'
-        f'exec {shutil.which("git")} "$@"\n'
+        f'exec {shutil.which("git")} "$@"\n',
     )
-    program.chmod(0o755)
     hg(tmp_path, "init", "repo")
     hg(tmp_path / "repo", "debugbuilddag", "+1")
     hg(tmp_path / "repo", "git::export", "--config", f"amalgam.git.program={program}")

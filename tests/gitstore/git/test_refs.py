@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, captured, git, hg
 from testlib.small import STORE, commit, repository
 
 from hgext3rd.amalgam.gitstore.git import refs
@@ -43,13 +43,7 @@ def test_distinct_names_are_refs_that_can_exist_together(
     )
     delete = create.replace(b"create", b"delete")
     for commands in (create, delete):
-        done = subprocess.run(
-            ["git", "update-ref", "--stdin", "-z"],
-            cwd=path,
-            env=ENVIRONMENT,
-            input=commands,
-            capture_output=True,
-        )
+        done = captured(["git", "update-ref", "--stdin", "-z"], path, input=commands)
         assert done.returncode == 0, (done.stderr, found)
 
 

@@ -5,7 +5,6 @@ They are the commit-graph, the multi-pack-index and its bitmap.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -18,12 +17,10 @@ from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore import packgroups
 from hgext3rd.amalgam.gitstore.export import export as exporting, maintenance
 from hgext3rd.amalgam.gitstore.git import packfiles, summaries
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -44,10 +41,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, server: HgServer) -> Expo
     store.hg("phase", "--public", "-r", "all()")
     store.hg("git::export")
     store.hg("update", "-q", "tip")
-    (store.root / "planted").write_text(f"{WORD}\n" * 50)
-    store.hg("commit", "-qAm", "planted", "-d", "0 0")
-    (store.root / "planted").write_text("clean\n")
-    store.hg("commit", "-qm", "clean", "-d", "0 0")
+    store.commit("planted", text=f"{WORD}\n" * 50)
+    store.commit("planted", text="clean\n", message="clean")
     store.hg("git::export")
     return store
 
@@ -57,18 +52,12 @@ def store(
     template: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Exported:
     monkeypatch.setattr(maintenance, "_SUMMARISED_FROM", 1)
-    shutil.copytree(template.root, tmp_path / "repo", symlinks=True)
-    return Exported(tmp_path / "repo", template.server)
-
-
-def git_store(store: Exported) -> GitStore:
-    repo = store.open()
-    return GitStore(repo, GitConfig.from_ui(repo.ui))
+    return template.copied(tmp_path)
 
 
 def maintain(store: Exported) -> None:
-    maintenance.run(git_store(store))
-    assert not maintenance.is_due(git_store(store))
+    maintenance.run(store.git_store())
+    assert not maintenance.is_due(store.git_store())
 
 
 def files(store: Exported) -> dict[str, tuple[int, int]]:
@@ -91,7 +80,7 @@ def check(store: Exported) -> None:
     off = ("-c", "core.multiPackIndex=false", "-c", "core.commitGraph=false")
     without = store.git(*off, *listing)
     assert set(store.git(*listing, "--use-bitmap-index").split()) == {*without.split()}
-    assert git_store(store).may_answer()
+    assert store.answers()
     assert store.run("git::verify").code == 0
     assert killpoints.leftovers(store.root) == []
 
@@ -147,11 +136,11 @@ def test_drafts_go_and_summaries_stay(
     maintain(store)
     before = files(store)
     event(store)
-    assert not git_store(store).may_answer()
+    assert not store.answers()
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
     assert files(store) == before
-    assert not maintenance.is_due(git_store(store))
+    assert not maintenance.is_due(store.git_store())
     check(store)
 
 
@@ -213,7 +202,7 @@ def test_what_others_put_in_their_place_goes(
     maintain(store)
     right = {name: (store.packs_dir / name).exists() for name in files(store)}
     forge(store)
-    assert maintenance.is_due(git_store(store))
+    assert maintenance.is_due(store.git_store())
     store.hg("git::export")
     assert not list(store.packs_dir.glob("*.bitmap"))
     check(store)
@@ -231,9 +220,8 @@ def test_summaries_follow_the_complete_pack(
     (store.root / ".hg/hgrc").write_text("[phases]\nnew-commit = public\n")
     first, before = complete(store), files(store)
     for number in range(18):
-        (store.root / "last").write_text(f"{number}\n")
-        store.hg("commit", "-qAm", f"{number}", "-d", "0 0")
-        exporting.export(git_store(store))
+        store.commit("last", text=f"{number}\n", message=f"{number}")
+        exporting.export(store.git_store())
         if complete(store) == first:
             assert files(store) == before
         maintain(store)
@@ -246,7 +234,7 @@ def test_small_stores_have_none(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     assert not files(store)
 
 
@@ -263,7 +251,7 @@ def test_summaries_are_not_taken_for_a_pack_that_goes(
             store.hg("git::export")
 
     monkeypatch.setattr(summaries, "make", late)
-    maintenance.run(git_store(store))
+    maintenance.run(store.git_store())
     assert not files(store)
     store.hg("git::export")
     check(store)

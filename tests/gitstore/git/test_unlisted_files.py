@@ -11,9 +11,7 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.planted import traces
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore.export.export import export
-from hgext3rd.amalgam.gitstore.store import GitStore
 
 pytestmark = pytest.mark.slow
 
@@ -42,10 +40,8 @@ def stripped_template(
 
 @pytest.fixture
 def store(stripped_template: Exported, tmp_path: Path) -> Exported:
-    root = stripped_template.root
-    shutil.copytree(root, tmp_path / "repo", symlinks=True)
-    shutil.copytree(root.parent / "before", tmp_path / "before")
-    return Exported(tmp_path / "repo", stripped_template.server)
+    shutil.copytree(before(stripped_template), tmp_path / "before")
+    return stripped_template.copied(tmp_path)
 
 
 def before(store: Exported) -> Path:
@@ -97,23 +93,18 @@ HOLDERS = [
 ]
 
 
-def answers(store: Exported) -> bool:
-    repo = store.open()
-    return GitStore(repo, GitConfig.from_ui(repo.ui)).may_answer()
-
-
 @pytest.mark.parametrize("habit", HOLDERS, ids=lambda habit: habit.__name__)
 def test_what_brings_a_secret_back_is_not_answered_and_goes(
     store: Exported, habit: Callable[[Exported], None]
 ) -> None:
-    assert answers(store)
+    assert store.answers()
     refs = store.git("for-each-ref")
     habit(store)
     if habit is not alternates:  # no reader that amalgam starts obeys them
-        assert not answers(store)
+        assert not store.answers()
     store.hg("git::export")
     assert not traces(store.amalgam, WORD)
-    assert answers(store)
+    assert store.answers()
     assert store.git("for-each-ref") == refs
     store.git("fsck", "--strict", "--full")
     assert store.run("git::verify", "--full").code == 0
@@ -145,15 +136,14 @@ def test_summary_of_what_is_gone_goes_and_others_stay(store: Exported) -> None:
         store.hg("git::export")
         assert graph.exists()
         assert (store.packs_dir / "multi-pack-index").exists()
-    assert answers(store)
+    assert store.answers()
 
 
 @pytest.mark.parametrize("lock", ["packed-refs.lock", "HEAD.lock", "config.lock"])
 def test_lock_that_git_left_keeps_no_secret(
     stripped_template: Exported, tmp_path: Path, server: HgServer, lock: str
 ) -> None:
-    shutil.copytree(stripped_template.root, tmp_path / "repo", symlinks=True)
-    store = Exported(tmp_path / "repo", server)
+    store = stripped_template.copied(tmp_path)
     (store.root / "file").write_text(f"{WORD.decode()}\n" * 50)
     store.hg("commit", "-qm", WORD.decode(), "-d", "0 0")
     store.hg("git::export")
@@ -165,11 +155,11 @@ def test_lock_that_git_left_keeps_no_secret(
     done = store.run("git::export")
     assert done.code == 20, done
     assert f"{lock}'"[:-1].encode() in done.err
-    assert not answers(store)
+    assert not store.answers()
     assert not traces(store.packs_dir, WORD)
     (store.git_dir / lock).unlink()
     store.hg("git::export")
-    assert answers(store)
+    assert store.answers()
     assert not traces(store.amalgam, WORD)
     store.git("fsck", "--strict", "--full")
 
@@ -179,8 +169,7 @@ def test_pack_without_its_index_or_the_other_way_is_made_again(
 ) -> None:
     for suffix in (".pack", ".idx"):
         shutil.rmtree(tmp_path / "repo", ignore_errors=True)
-        shutil.copytree(stripped_template.root, tmp_path / "repo", symlinks=True)
-        store = Exported(tmp_path / "repo", server)
+        store = stripped_template.copied(tmp_path)
         store.packs()[0].with_suffix(suffix).unlink()
         done = store.run("git::export")
         assert done.err == b"warning: git store is incomplete: exporting everything\n"
@@ -190,7 +179,6 @@ def test_pack_without_its_index_or_the_other_way_is_made_again(
 def test_git_is_not_asked_when_there_is_nothing(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repo = store.open(git__program="/nonexistent/git")
-    gitstore = GitStore(repo, GitConfig.from_ui(repo.ui))
+    gitstore = store.git_store(git__program="/nonexistent/git")
     assert gitstore.may_answer()
     assert export(gitstore).changesets == 0

@@ -23,21 +23,14 @@ from testlib.faults import (
     a_wrong_ref,
 )
 
-from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.gitstore import verify
 from hgext3rd.amalgam.gitstore.docket import Docket
 from hgext3rd.amalgam.gitstore.status import repair
-from hgext3rd.amalgam.gitstore.store import GitStore
 from hgext3rd.amalgam.gitstore.verify import Findings
 
 
-def git_store(store: Exported, **config: str) -> GitStore:
-    repo = store.open(**config)
-    return GitStore(repo, GitConfig.from_ui(repo.ui))
-
-
 def verified(store: Exported, full: bool = False, **config: str) -> Findings:
-    return verify.run(git_store(store, **config), full=full)
+    return verify.run(store.git_store(**config), full=full)
 
 
 def lines(findings: Findings) -> list[str]:
@@ -55,7 +48,7 @@ def test_fault_is_named_and_mended(store: Exported, fault: Fault) -> None:
     findings = verified(store)
     assert [line for line in lines(findings) if re.fullmatch(expected + "\n", line)]
 
-    before, after = repair(git_store(store))
+    before, after = repair(store.git_store())
 
     assert lines(before) == lines(findings)
     assert lines(after) == []
@@ -89,7 +82,7 @@ def test_several_faults_are_all_named_and_mended(store: Exported) -> None:
     found = lines(verified(store))
     for line in expected:
         assert [there for there in found if re.fullmatch(line + "\n", there)]
-    assert lines(repair(git_store(store))[1]) == []
+    assert lines(repair(store.git_store())[1]) == []
 
 
 def test_without_an_export_there_is_nothing_to_verify(empty: Exported) -> None:
@@ -178,7 +171,7 @@ def test_names_that_git_refuses_are_noted(empty: Exported) -> None:
 
 def test_running_export_is_not_taken_for_damage(store: Exported) -> None:
     a_wrong_ref(store)
-    opened = git_store(store)
+    opened = store.git_store()
     held = Path(opened.directory.join(b"lock").decode())
     with opened.locked():
         assert held.is_symlink()
@@ -219,5 +212,5 @@ def test_git_gc_is_no_fault_and_loses_nothing(store: Exported) -> None:
     store.hg("git::export")
     found = verified(store, full=True)
     assert all(difference.what == b"object" for difference in found.differences)
-    assert lines(repair(git_store(store))[1]) == []
+    assert lines(repair(store.git_store())[1]) == []
     assert lines(verified(store, full=True)) == []
