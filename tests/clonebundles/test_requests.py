@@ -216,22 +216,18 @@ def test_memory_does_not_follow_the_size_of_files(template: Bundled) -> None:
     large = max(template.directory.glob("*.bundle"), key=lambda p: p.stat().st_size)
     with template.served() as served:
         served.capabilities()  # all is loaded
-        before = resident_bytes(template)
+        before = resident_bytes(served)
         clients = [Slow(served, large) for _number in range(8)]
-        held = resident_bytes(template) - before
+        held = resident_bytes(served) - before
         assert held < LARGE
         for client in clients:
             client.rest()
 
 
-def resident_bytes(bundled: Bundled) -> int:
-    """Return the anonymous memory of the server of a repository."""
-    for process in Path("/proc").glob("[0-9]*"):
-        line = (process / "cmdline").read_bytes() if process.exists() else b""
-        if b"serve" in line.split(b"\0") and str(bundled.root).encode() in line:
-            text = (process / "status").read_text()
-            return int(text.split("RssAnon:")[1].split()[0]) * 1024
-    raise AssertionError("no server")
+def resident_bytes(served: Served) -> int:
+    """Return the anonymous memory of a server."""
+    text = Path(f"/proc/{served.pid}/status").read_text()
+    return int(text.split("RssAnon:")[1].split()[0]) * 1024
 
 
 def test_requests_during_generations_never_fail(template: Bundled) -> None:

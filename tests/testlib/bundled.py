@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +16,7 @@ from typing import Any
 
 from .environment import HG, add_items
 from .hgserver import HgServer, Outcome
-from .webserver import check_stderr
+from .webserver import serving
 
 FORMATS = ("git-v2", "cinnabar-v1")
 NAME = re.compile(r"[0-9a-f]{64}\.(bundle|hg)")
@@ -189,45 +188,22 @@ class Bundled:
         """Serve it with options of ``hg serve``."""
         log = self.root.parent / f"{self.root.name}.access"
         log.unlink(missing_ok=True)
-        command = [str(HG), "serve", "-p", "0", "-a", "127.0.0.1", "-A", str(log)]
         # some clients send arguments in headers that do not get into the access log
         sent = self.root.parent / f"{self.root.name}.sent"
         sent.write_text("")
-        command += ["--config", f'hooks.outgoing=echo $HG_NODE >> "{sent}"']
-        command += options
-        errors = tempfile.TemporaryFile()  # noqa: SIM115
-        process = subprocess.Popen(
-            command,
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-        )
-        assert process.stdout
-        try:
-            said = process.stdout.readline().decode()
-            found = re.search(r"listening at http://\S*?:(\d+)/", said)
-            assert found, said
-            yield Served(f"http://127.0.0.1:{found[1]}/", log, sent)
-        finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()  # it waits for clients that do not read
-                process.wait()
-            process.stdout.close()
-            errors.seek(0)
-            complaints = errors.read().decode()
-            errors.close()
-        check_stderr(complaints)
+        hook = f'hooks.outgoing=echo $HG_NODE >> "{sent}"'
+        settings = ("-A", str(log), "--config", hook, *options)
+        environment = self._server.environment
+        with serving(self.root, *settings, environment=environment) as web:
+            yield Served(web.url, log, sent, web.process.pid)
 
 
 class Served:
     """A repository as clients see it."""
 
-    def __init__(self, url: str, log: Path, sent: Path) -> None:
+    def __init__(self, url: str, log: Path, sent: Path, pid: int = 0) -> None:
         self.url = url
+        self.pid = pid
         self.log = log
         self.sent = sent
 

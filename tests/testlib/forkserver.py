@@ -94,23 +94,27 @@ class ForkServer:
         self._process.wait()
 
 
-def _import(names: Sequence[str]) -> dict[str, Callable[[list[str]], int]]:
-    """Import what commands need, and return the jobs."""
+def import_hg(names: Sequence[str]) -> None:
+    """Import what commands of hg need, and packages as a whole."""
     from mercurial import commands, dispatch, hg, localrepo
 
+    assert commands, (dispatch, hg, localrepo)
     for name in names:
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
 
+
+def _jobs() -> dict[str, Callable[[list[str]], int]]:
+    from mercurial import dispatch
+
+    from . import webjobs
+
     def run(args: list[str]) -> int:
         become_hg(args)
         dispatch.run()  # does not return
         return 0
-
-    assert commands, (hg, localrepo)
-    from . import webjobs
 
     return {"hg": run, "web": webjobs.requests, "clone": webjobs.clone}
 
@@ -178,7 +182,8 @@ def _wait(child: int, seconds: float) -> int | None:
 
 def main() -> None:
     """Answer requests until there are no more."""
-    jobs = _import(sys.argv[1:])
+    import_hg(sys.argv[1:])
+    jobs = _jobs()
     gc.freeze()
     requests, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
     for line in requests:

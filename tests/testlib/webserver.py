@@ -12,11 +12,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import IO, TypeAlias
 
+from . import forkedserver
 from .environment import ENVIRONMENT, HG
 from .users import HOMELESS, User
 
 GIT_TYPE = "application/x-git-upload-pack-request"
+Process: TypeAlias = subprocess.Popen[bytes] | forkedserver.ForkedServer
 # what does not come in this time never does, however busy the machine is
 _LONGEST_SECONDS = 600
 _LONGEST_PAUSE = 0.1
@@ -35,7 +38,7 @@ def until(condition: Callable[[], object]) -> None:
 class WebServer:
     """A server that runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, said: Path) -> None:
+    def __init__(self, process: Process, port: int, said: Path) -> None:
         self.process = process
         self.port = port
         self.url = f"http://127.0.0.1:{port}/"
@@ -130,7 +133,13 @@ def serving(
     cwd: Path, *options: str, environment: Mapping[str, str] = ENVIRONMENT
 ) -> Iterator[WebServer]:
     """Run ``hg serve`` in ``cwd`` with ``options``. It logs to its stderr."""
-    with started([str(HG), *_SERVE, *options], cwd, environment) as server:
+    if environment is not ENVIRONMENT:
+        with started([str(HG), *_SERVE, *options], cwd, environment) as server:
+            yield server
+        return
+    with _ended(
+        lambda errors: forkedserver.start([*_SERVE, *options], cwd, errors)
+    ) as (server):
         yield server
 
 
@@ -147,12 +156,23 @@ def started(
     command: list[str], cwd: Path, environment: Mapping[str, str] = ENVIRONMENT
 ) -> Iterator[WebServer]:
     """Run a server that says where it listens."""
+
+    def start(errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=errors
+        )
+
+    with _ended(start) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _ended(start: Callable[[IO[bytes]], Process]) -> Iterator[WebServer]:
+    """Start a server, and end it."""
     with tempfile.TemporaryDirectory() as directory:
         said = Path(directory) / "said"
         with said.open("wb") as errors:
-            process = subprocess.Popen(
-                command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=errors
-            )
+            process = start(errors)
         assert process.stdout
         try:
             line = process.stdout.readline().decode()
@@ -163,9 +183,9 @@ def started(
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(30)
             except subprocess.TimeoutExpired:
-                process.kill()
+                process.kill()  # it waits for clients that do not read
                 process.wait()
             process.stdout.close()
         check_stderr(server.said())
