@@ -11,6 +11,7 @@ import importlib
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from testlib.hiding import EVENTS, fetch_of, planted, with_draft
 
 from hgext3rd.amalgam.serve.ssh import Command, Service, allowed
 
-PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
+PROGRAM = f"{shlex.quote(sys.executable)} -m hgext3rd.amalgam.serve.ssh"
 ON = "[extensions]\namalgam =\n[amalgam]\ngit.serve = yes\n"
 Done = subprocess.CompletedProcess[bytes]
 

@@ -42,7 +42,7 @@ git.push = yes
 allow-push = *
 push_ssl = no
 """
-_PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
+_MODULE = "-m hgext3rd.amalgam.serve.ssh server"
 _HOOKS = (
     *("pretxnopen", "pretxnchangegroup", "prechangegroup", "pretxnclose"),
     *("pretxnclose-bookmark", "pretxnclose-phase", "txnclose", "changegroup"),
@@ -92,7 +92,7 @@ class Case:
             "#!/bin/sh\n"
             'for last; do :; done\nSSH_ORIGINAL_COMMAND="$last"\n'
             "export SSH_ORIGINAL_COMMAND\n"
-            f'cd "{self.home}"\neval "$BEFORE"\nexec {_PROGRAM} server\n',
+            f'cd "{self.home}"\neval "$BEFORE"\nexec "{sys.executable}" {_MODULE}\n',
         )
 
     def reset(self, hooks: str = "") -> None:
@@ -326,7 +326,7 @@ def _below(pid: int) -> list[tuple[int, str]]:
 
 def _sessions(case: Case) -> list[str]:
     """Return what still runs for pushes into the repository."""
-    names = (str(case.root), f"{_PROGRAM} server")
+    names = (str(case.root), _MODULE)
     return [
         line for _pid, _parent, line in _processes() if any(n in line for n in names)
     ]
