@@ -45,6 +45,9 @@ def test_defaults(ui: Any) -> None:
     )
 
 
+REFS = b"bookmarks, tips, heads or tags"
+
+
 @pytest.mark.parametrize(
     ("item", "value", "expected", "hint"),
     [
@@ -52,27 +55,12 @@ def test_defaults(ui: Any) -> None:
         (b"git.export", b"pubic", b"served or public", b"did you mean 'public'?"),
         (b"git.export", b"nothing", b"served or public", None),
         (b"git.export", b"", b"served or public", None),
-        (
-            b"git.refs",
-            b"tips, TAGS",
-            b"bookmarks, tips, heads or tags",
-            b"did you mean 'tags'?",
-        ),
+        (b"git.refs", b"tips, TAGS", REFS, b"did you mean 'tags'?"),
         (b"git.check-texts", b"perhaps", b"yes or no", None),
-        (
-            b"git.memory",
-            b"plenty",
-            b"a size of at least 1.00 MB, such as 192 MB",
-            None,
-        ),
-        (b"git.memory", b"", b"a size of at least 1.00 MB, such as 192 MB", None),
-        (b"git.memory", b"-5 MB", b"a size of at least 1.00 MB, such as 192 MB", None),
-        (
-            b"git.memory",
-            b"1000 kb",
-            b"a size of at least 1.00 MB, such as 192 MB",
-            None,
-        ),
+        *[
+            (b"git.memory", it, b"a size of at least 1.00 MB, such as 192 MB", None)
+            for it in (b"plenty", b"", b"-5 MB", b"1000 kb")
+        ],
         (b"git.program", b"", b"the name or path of a program", None),
     ],
 )
@@ -138,73 +126,47 @@ def test_unknown_item_of_no_group_is_named_and_stops_nothing(ui: Any) -> None:
     ]
 
 
+def set_wrong(ui: Any, name: bytes, value: bytes, expected: bytes) -> bytes:
+    """Set an item, which is unknown if nothing is expected; return what is said."""
+    section, _dot, item = name.partition(b".")
+    ui.setconfig(section, item, value)
+    if not expected:
+        return b"unknown config item " + name
+    return b"invalid value '%s' for %s (expected %s)" % (value, name, expected)
+
+
+URL = b"http://..., https://... or s3://BUCKET/PREFIX"
+
+
 @pytest.mark.parametrize(
-    ("section", "item", "value", "text", "hint"),
+    ("name", "value", "expected", "hint"),
     [
+        *[
+            (b"amalgam.bundles.retention", it, b"a number of seconds", b"")
+            for it in (b"a week", b"-1")
+        ],
+        (b"amalgam.bundles.url", b"ftp://x", URL, b""),
+        (b"amalgam.bundles.external", b"nope", b"yes or no", b""),
+        (b"amalgam.bundles.uri", b"http://x", b"", b"amalgam.bundles.url"),
         (
-            b"clone-bundles",
-            b"git.formats",
+            b"clone-bundles.git.formats",
             b"git-v3",
-            b"invalid value 'git-v3' for clone-bundles.git.formats "
-            b"(expected git-v2 or cinnabar-v1)",
-            b"did you mean 'git-v2'?",
+            b"git-v2 or cinnabar-v1",
+            b"'git-v2'",
         ),
-        (
-            b"clone-bundles",
-            b"git.format",
-            b"git-v2",
-            b"unknown config item clone-bundles.git.format",
-            b"did you mean clone-bundles.git.formats?",
-        ),
-        (
-            b"amalgam",
-            b"bundles.retention",
-            b"a week",
-            b"invalid value 'a week' for amalgam.bundles.retention "
-            b"(expected a number of seconds)",
-            None,
-        ),
-        (
-            b"amalgam",
-            b"bundles.retention",
-            b"-1",
-            b"invalid value '-1' for amalgam.bundles.retention "
-            b"(expected a number of seconds)",
-            None,
-        ),
-        (
-            b"amalgam",
-            b"bundles.url",
-            b"ftp://x",
-            b"invalid value 'ftp://x' for amalgam.bundles.url "
-            b"(expected http://..., https://... or s3://BUCKET/PREFIX)",
-            None,
-        ),
-        (
-            b"amalgam",
-            b"bundles.external",
-            b"nope",
-            b"invalid value 'nope' for amalgam.bundles.external (expected yes or no)",
-            None,
-        ),
-        (
-            b"amalgam",
-            b"bundles.uri",
-            b"http://x",
-            b"unknown config item amalgam.bundles.uri",
-            b"did you mean amalgam.bundles.url?",
-        ),
+        (b"clone-bundles.git.format", b"git-v2", b"", b"clone-bundles.git.formats"),
     ],
 )
 def test_mistake_about_bundles_is_warned_of_once_and_stops_who_publishes(
-    ui: Any, section: bytes, item: bytes, value: bytes, text: bytes, hint: bytes | None
+    ui: Any, name: bytes, value: bytes, expected: bytes, hint: bytes | None
 ) -> None:
     nothing = BundlesConfig.from_ui(ui)
-    ui.setconfig(section, item, value)
+    text = set_wrong(ui, name, value, expected)
+    hint = b"did you mean %s?" % hint if hint else None
     for _time in range(2):
         # what may leave is decided as it is safe
         assert BundlesConfig.from_ui(ui) == nothing._replace(
-            external=False if item == b"bundles.external" else None
+            external=False if name == b"amalgam.bundles.external" else None
         )
     assert ui.warned == [b"warning: %s\n" % text] + ([b"(%s)\n" % hint] if hint else [])
     with pytest.raises(error.ConfigError) as caught:
@@ -228,9 +190,7 @@ def test_mistake_about_compression_is_warned_of_once_and_stops_who_publishes(
     ui: Any, item: bytes, value: bytes, expected: bytes
 ) -> None:
     usual = CompressionConfig.from_ui(ui)
-    ui.setconfig(b"amalgam", b"bundles." + item, value)
-    text = b"invalid value '%s' for amalgam.bundles.%s (expected %s)"
-    text %= (value, item, expected)
+    text = set_wrong(ui, b"amalgam.bundles." + item, value, expected)
     for _time in range(2):
         assert CompressionConfig.from_ui(ui) == usual
     assert ui.warned == [b"warning: %s\n" % text]
@@ -252,49 +212,24 @@ def test_directory_of_bundles_in_a_file_of_others_is_not_used(ui: Any) -> None:
         BundlesConfig.check(ui)
 
 
+SIZE = b"a size such as 1 MB; 0 maps every index"
+
+
 @pytest.mark.parametrize(
-    ("section", "item", "value", "text"),
+    ("name", "value", "expected"),
     [
-        (
-            b"amalgam",
-            b"index.prefault",
-            b"willned",
-            b"invalid value 'willned' for amalgam.index.prefault "
-            b"(expected none, willneed or populate)",
-        ),
-        (
-            b"experimental",
-            b"mmapindex",
-            b"maybe",
-            b"invalid value 'maybe' for experimental.mmapindex (expected yes or no)",
-        ),
-        (
-            b"experimental",
-            b"mmapindexthreshold",
-            b"much",
-            b"invalid value 'much' for experimental.mmapindexthreshold "
-            b"(expected a size such as 1 MB; 0 maps every index)",
-        ),
-        (
-            b"experimental",
-            b"mmapindexthreshold",
-            b"-1",
-            b"invalid value '-1' for experimental.mmapindexthreshold "
-            b"(expected a size such as 1 MB; 0 maps every index)",
-        ),
-        (
-            b"amalgam",
-            b"index.prefetch",
-            b"none",
-            b"unknown config item amalgam.index.prefetch",
-        ),
+        (b"amalgam.index.prefault", b"willned", b"none, willneed or populate"),
+        (b"experimental.mmapindex", b"maybe", b"yes or no"),
+        (b"experimental.mmapindexthreshold", b"much", SIZE),
+        (b"experimental.mmapindexthreshold", b"-1", SIZE),
+        (b"amalgam.index.prefetch", b"none", b""),
     ],
 )
 def test_mistake_about_speed_is_warned_of_once(
-    ui: Any, section: bytes, item: bytes, value: bytes, text: bytes
+    ui: Any, name: bytes, value: bytes, expected: bytes
 ) -> None:
     nothing = IndexConfig.from_ui(ui, 5)
-    ui.setconfig(section, item, value)
+    text = set_wrong(ui, name, value, expected)
     for _time in range(2):
         assert IndexConfig.from_ui(ui, 5) == nothing
     assert ui.warned[0] == b"warning: %s\n" % text

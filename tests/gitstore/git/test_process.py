@@ -83,6 +83,20 @@ def work_tree(victim: Victim) -> None:
     victim.plain("config", "core.bare", "false")
 
 
+def two_blobs(victim: Victim) -> None:
+    blobs = [
+        victim.plain("hash-object", "-w", "--stdin", input=content).stdout.decode()
+        for content in (b"one\n", b"two\n")
+    ]
+    lines = "".join(
+        f"100644 blob {blob.strip()}\t{name}\n"
+        for blob, name in zip(blobs, ("one", "two"), strict=True)
+    )
+    tree = victim.plain("mktree", input=lines.encode()).stdout.decode().strip()
+    commit = victim.plain("commit-tree", "-m", "two", tree).stdout.decode().strip()
+    victim.plain("update-ref", "HEAD", commit)
+
+
 #: attacks by keys that have free names, where there is nothing to override; and by
 #: files that lead to other repositories
 REFUSED = {
@@ -95,154 +109,71 @@ REFUSED = {
     "diff.external",
 }
 ASK = b"protocol=https\nhost=example.org\n\n"
-ATTACKS: dict[str, tuple[Any, dict[str, str], list[str], bytes, str]] = {
-    # what to prepare, configuration, command, its input, transports allowed
-    "hook": (hooks, {}, ["update-ref", "refs/heads/b", "main"], b"", ""),
-    "core.hooksPath": (
-        hooks,
-        {"core.hooksPath": "HOOKS"},
-        ["update-ref", "refs/heads/b", "main"],
-        b"",
-        "",
-    ),
-    "core.fsmonitor": (work_tree, {"core.fsmonitor": "EVIL"}, ["status"], b"", ""),
+FILL = ("credential fill", ASK)
+SIGN = "tag -s -m note note main"
+SSH = "ls-remote ssh://localhost:1/x"
+#: What to configure, the command, its input or what to prepare, if anything. Whatever
+#: speaks to another repository is allowed to.
+ATTACKS: dict[str, tuple[Any, ...]] = {
+    "hook": ({}, "update-ref refs/heads/b main", hooks),
+    "core.hooksPath": ({"": "HOOKS"}, "update-ref refs/heads/b main", hooks),
+    "core.fsmonitor": ({"": "EVIL"}, "status", work_tree),
     "core.alternateRefsCommand": (
-        alternates,
-        {"core.alternateRefsCommand": "EVIL"},
-        ["rev-list", "--alternate-refs"],
-        b"",
-        "",
+        *({"": "EVIL"}, "rev-list --alternate-refs", alternates),
     ),
-    "core.sshCommand": (
-        None,
-        {"core.sshCommand": "EVIL"},
-        ["ls-remote", "ssh://localhost:1/x"],
-        b"",
-        FULL_LIST,
-    ),
-    "core.gitProxy": (
-        None,
-        {"core.gitProxy": "EVIL"},
-        ["ls-remote", "git://localhost:1/x"],
-        b"",
-        FULL_LIST,
-    ),
-    "core.editor": (
-        None,
-        {"core.editor": "EVIL"},
-        ["tag", "-a", "note", "main"],
-        b"",
-        "",
-    ),
-    "gpg.program": (
-        None,
-        {"gpg.program": "EVIL", "user.signingKey": "me"},
-        ["tag", "-s", "-m", "note", "note", "main"],
-        b"",
-        "",
-    ),
-    "gpg.openpgp.program": (
-        None,
-        {"gpg.openpgp.program": "EVIL", "user.signingKey": "me"},
-        ["tag", "-s", "-m", "note", "note", "main"],
-        b"",
-        "",
-    ),
+    "core.sshCommand": ({"": "EVIL"}, SSH),
+    "core.gitProxy": ({"": "EVIL"}, "ls-remote git://localhost:1/x"),
+    "core.editor": ({"": "EVIL"}, "tag -a note main"),
+    "gpg.program": ({"": "EVIL", "user.signingKey": "me"}, SIGN),
+    "gpg.openpgp.program": ({"": "EVIL", "user.signingKey": "me"}, SIGN),
     "gpg.x509.program": (
-        None,
-        {"gpg.format": "x509", "gpg.x509.program": "EVIL", "user.signingKey": "me"},
-        ["tag", "-s", "-m", "note", "note", "main"],
-        b"",
-        "",
+        *({"": "EVIL", "gpg.format": "x509", "user.signingKey": "me"}, SIGN),
     ),
     "gpg.ssh.program": (
-        None,
-        {"gpg.format": "ssh", "gpg.ssh.program": "EVIL", "user.signingKey": "/key"},
-        ["tag", "-s", "-m", "note", "note", "main"],
-        b"",
-        "",
+        *({"": "EVIL", "gpg.format": "ssh", "user.signingKey": "/key"}, SIGN),
     ),
-    "gpg.ssh.defaultKeyCommand": (
-        None,
-        {"gpg.format": "ssh", "gpg.ssh.defaultKeyCommand": "EVIL"},
-        ["tag", "-s", "-m", "note", "note", "main"],
-        b"",
-        "",
-    ),
-    "credential.helper": (
-        None,
-        {"credential.helper": "!EVIL"},
-        ["credential", "fill"],
-        ASK,
-        "",
-    ),
-    "core.askPass": (None, {"core.askPass": "EVIL"}, ["credential", "fill"], ASK, ""),
-    "protocol.ext.allow": (
-        None,
-        {"protocol.ext.allow": "always"},
-        ["ls-remote", "ext::EVIL"],
-        b"",
-        FULL_LIST,
-    ),
+    "gpg.ssh.defaultKeyCommand": ({"": "EVIL", "gpg.format": "ssh"}, SIGN),
+    "credential.helper": ({"": "!EVIL"}, *FILL),
+    "core.askPass": ({"": "EVIL"}, *FILL),
+    "protocol.ext.allow": ({"": "always"}, "ls-remote ext::EVIL"),
     "promisor": (
-        None,
         {
             "extensions.partialClone": "origin",
             "remote.origin.promisor": "true",
             "remote.origin.url": "/nonexistent",
             "remote.origin.uploadpack": "EVIL",
         },
-        ["cat-file", "-t", NOWHERE.decode()],
-        b"",
-        "",
+        f"cat-file -t {NOWHERE.decode()}",
     ),
-    "include.path": (
-        None,
-        {"include.path": "INCLUDED"},
-        ["ls-remote", "ssh://localhost:1/x"],
-        b"",
-        FULL_LIST,
-    ),
+    "include.path": ({"": "INCLUDED"}, SSH),
     "remote.NAME.uploadpack": (
-        None,
         {"remote.origin.url": "/nonexistent", "remote.origin.uploadpack": "EVIL"},
-        ["ls-remote", "origin"],
-        b"",
-        FULL_LIST,
+        "ls-remote origin",
     ),
     "credential.URL.helper": (
-        None,
         {"credential.https://example.org.helper": "!EVIL"},
-        ["credential", "fill"],
-        ASK,
-        "",
+        *FILL,
     ),
-    "alias.NAME": (None, {"alias.mine": "!EVIL"}, ["mine"], b"", ""),
-    "diff.external": (
-        None,
-        {"diff.external": "EVIL"},
-        ["diff", "--ext-diff", "HEAD:one", "HEAD:two"],
-        b"",
-        "",
-    ),
+    "alias.NAME": ({"alias.mine": "!EVIL"}, "mine"),
+    "diff.external": ({"": "EVIL"}, "diff --ext-diff HEAD:one HEAD:two", two_blobs),
 }
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_command_in_a_configuration_is_not_run(victim: Victim, attack: str) -> None:
-    prepare, settings, args, input, protocols = ATTACKS[attack]
+    settings, command, *rest = ATTACKS[attack]
+    input = b"".join(it for it in rest if isinstance(it, bytes))
+    protocols = FULL_LIST if "ls-remote" in command else ""
     for key in ("user.name", "user.email"):
         victim.plain("config", key, "somebody")
-    if attack == "diff.external":
-        two_blobs(victim)
-    if prepare:
+    for prepare in filter(callable, rest):
         prepare(victim)
     included = victim.path.with_name("included")
     included.write_text(f"[core]\nsshCommand = {victim.script}\n")
     for key, value in settings.items():
         value = value.replace("HOOKS", str(victim.path / "hooks"))
-        victim.set(key, value.replace("INCLUDED", str(included)))
-    args = [arg.replace("EVIL", str(victim.script)) for arg in args]
+        victim.set(key or attack, value.replace("INCLUDED", str(included)))
+    args = command.replace("EVIL", str(victim.script)).split(" ")
 
     refusal = None
     try:
@@ -262,20 +193,6 @@ def test_command_in_a_configuration_is_not_run(victim: Victim, attack: str) -> N
     victim.plain("tag", "-d", "note")
     victim.plain(*args, input=input)
     assert victim.was_hit(), "the attack is none"
-
-
-def two_blobs(victim: Victim) -> None:
-    blobs = [
-        victim.plain("hash-object", "-w", "--stdin", input=content).stdout.decode()
-        for content in (b"one\n", b"two\n")
-    ]
-    lines = "".join(
-        f"100644 blob {blob.strip()}\t{name}\n"
-        for blob, name in zip(blobs, ("one", "two"), strict=True)
-    )
-    tree = victim.plain("mktree", input=lines.encode()).stdout.decode().strip()
-    commit = victim.plain("commit-tree", "-m", "two", tree).stdout.decode().strip()
-    victim.plain("update-ref", "HEAD", commit)
 
 
 @pytest.mark.parametrize(
