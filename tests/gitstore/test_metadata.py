@@ -102,7 +102,7 @@ def test_it_needs_nothing_that_is_not_there(store: Exported) -> None:
 
 
 @pytest.mark.parametrize("profile", ["merges", "realistic", "many-heads"])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.torture)])
 def test_steps_lead_where_one_export_leads(
     tmp_path: Path, server: HgServer, profile: str, seed: int
 ) -> None:

@@ -45,6 +45,7 @@ def test_damage_is_refused_or_means_nothing(
     victim.strike(victim.damage(*numbers))
 
 
+@pytest.mark.sampled(2)
 @often
 @given(numbers=damages)
 def test_texts_that_are_not_checked_harm_nobody(

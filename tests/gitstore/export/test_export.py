@@ -146,7 +146,7 @@ def test_bytes_do_not_depend_on_the_number_of_threads(
     assert packs <= made[0].keys()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.torture
 @pytest.mark.parametrize("sizes", ["topics --topics=60", "criss-cross --pairs=30"])
 def test_branches_that_wait_give_the_same_bytes_with_little_memory(
     tmp_path: Path, server: HgServer, sizes: str
@@ -269,8 +269,8 @@ def test_one_more_changeset_is_one_more_small_pack(
     assert after[packs[0]][1] < 2000
 
 
-@pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.torture)])
 def test_steps_give_what_one_export_gives(
     tmp_path: Path, server: HgServer, profile: str, seed: int
 ) -> None:
