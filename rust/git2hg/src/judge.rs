@@ -16,13 +16,10 @@ use gitpack::Oid;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
+use crate::judge::reasons::MOST_DETAIL;
 use crate::judge::trees::Trees;
 use crate::read::trees::GitTrees;
-use dialect::Reason;
-use dialect::{JudgedCommit, MOST_PARENTS};
-
-/// Length limit of a detail, in bytes.
-pub(crate) const MOST_DETAIL: usize = 512;
+use dialect::{JudgedCommit, MOST_PARENTS, Reason};
 
 /// Commits to be judged, parents before children.
 #[derive(Debug, Default)]

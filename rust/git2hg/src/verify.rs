@@ -11,6 +11,7 @@
 
 mod blobs;
 mod chunks;
+mod fault;
 mod hashes;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,8 @@ use sha1lanes::{Message, digest_one};
 
 use self::blobs::FileBlobs;
 use self::chunks::{ChunkTexts, GroupFile};
+pub(crate) use self::fault::Fault;
+use self::fault::{Problem, VerifyResult, fault};
 use self::hashes::{HashBatch, UnverifiedText};
 use self::trees::ManifestTrees;
 use crate::build::KnownParent;
@@ -35,48 +38,6 @@ use crate::error::{Error, Result};
 use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
 use crate::request::ConversionRequest;
-
-/// Difference between a pushed commit and its round trip.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// The commit, if known.
-    pub oid: Option<Oid>,
-    /// Description for a message.
-    pub message: String,
-}
-
-/// Fault, or error that prevents the verification.
-#[derive(Debug)]
-pub(crate) enum Problem {
-    Fault(Fault),
-    Error(Error),
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<parallel::Error> for Problem {
-    fn from(error: parallel::Error) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-impl From<revlog::Error> for Problem {
-    fn from(error: revlog::Error) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-/// Result of a step.
-pub(crate) type VerifyResult<T> = std::result::Result<T, Problem>;
-
-/// Fault without a commit.
-pub(crate) fn fault(message: impl Into<String>) -> Problem {
-    Problem::Fault(Fault { oid: None, message: message.into() })
-}
 
 /// Exports the changesets of the changegroup from `start` on in `file`. They have to give the
 /// commits of `expected`. Returns the first fault.

@@ -1,6 +1,9 @@
-//! Reasons of trees, as sets.
+//! Reasons of trees, as sets, and the limit of their details.
 
 use dialect::Reason;
+
+/// Length limit of the detail of a reason, in bytes.
+pub(crate) const MOST_DETAIL: usize = 512;
 
 /// Reasons that a tree gives to its commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use revlog::manifest::MAX_DEPTH;
 
 use crate::error::{Error, Result};
-use crate::judge::MOST_DETAIL;
-use crate::judge::reasons::TreeReasons;
+use crate::judge::reasons::{MOST_DETAIL, TreeReasons};
 use crate::judge::tree::{LONGEST_PATH, culprit, judge, not_a_tree};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, GitTrees, entries, kind_of};
 use dialect::Reason;

@@ -5,7 +5,7 @@ use std::io::Read;
 use gitpack::Oid;
 
 use crate::error::{Error, Result};
-use crate::judge::MOST_DETAIL;
+use crate::judge::reasons::MOST_DETAIL;
 use crate::read::answers::{Answer, Answers};
 use crate::rules::CommitRules;
 use dialect::{JudgedCommit, MOST_COMMIT_BYTES, Reason};

@@ -13,8 +13,8 @@ use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
 use crate::verify::chunks::{ChunkTexts, GroupFile};
+use crate::verify::fault::{VerifyResult, fault};
 use crate::verify::hashes::{HashBatch, TextMismatch};
-use crate::verify::{VerifyResult, fault};
 
 /// Least memory of a thread.
 const LEAST_BYTES_PER_THREAD: usize = 16 << 20;

@@ -15,8 +15,8 @@ use revlog::{Delta, Node};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::judge::tree::LONGEST_PATH;
+use crate::verify::fault::{Problem, VerifyResult, fault};
 use crate::verify::hashes::UnverifiedText;
-use crate::verify::{Problem, VerifyResult, fault};
 
 /// Length of the length field of a chunk.
 const LEN_BYTES: usize = 4;

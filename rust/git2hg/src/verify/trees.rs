@@ -18,8 +18,8 @@ use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::verify::blobs::FileBlobs;
 use crate::verify::chunks::ChunkTexts;
+use crate::verify::fault::{Problem, VerifyResult, fault};
 use crate::verify::hashes::UnverifiedText;
-use crate::verify::{Problem, VerifyResult, fault};
 use sha1lanes::{Message, digest_one};
 
 /// Trees by the nodes of manifests.
