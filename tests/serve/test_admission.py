@@ -299,7 +299,7 @@ def test_first_export_that_is_large_is_waited_for(empty: Exported) -> None:
         AT_ONCE,
     )
     with serving(empty.root, *ON, *options) as web:
-        assert listed(web)[0] == 200
+        assert listed(web)[0] == 200, web.said()
 
 
 def slow_git(directory: Path) -> str:

@@ -170,7 +170,9 @@ def a_cut_segment(store: Exported) -> str:
 def a_segment_that_is_something_else(store: Exported) -> str:
     segment = store.segments()[0]
     replace(segment, b"x" * segment.stat().st_size)
-    return rf"map segment {segment.name}: found a damaged file \(it is not a map .*\), .*"
+    return (
+        rf"map segment {segment.name}: found a damaged file \(it is not a map .*\), .*"
+    )
 
 
 @quick
