@@ -87,9 +87,10 @@ def _for_client(repo: RepoT, content: bytes, base: bytes) -> bytes:
     kept = []
     for line in content.splitlines(keepends=True):
         url = line.split(None, 1)[0] if line.strip() else b""
-        if url in outlived:
-            continue
         entries = named.get(url, [])
+        is_lost = not entries and locations.is_relative_url(url)
+        if url in outlived or is_lost:
+            continue
         if entries and not any(validity.is_sound(repo, entry) for entry in entries):
             continue  # withdrawn since, or lost
         link = objectstore.link_to(repo, entries[0]) if entries else b""
@@ -106,9 +107,7 @@ def read_hg_manifest(repo: RepoT) -> bytes:
 
 
 def _outlived(repo: RepoT) -> list[Any]:
-    """Return bundles from before a censoring; takes no time if there was none."""
-    if validity.mark_of(repo) == "":
-        return []
+    """Return bundles from before a censoring, and those with lost register entries."""
     try:
         return validity.outlived(repo)
     except error.StorageError:
@@ -219,9 +218,10 @@ def answer_cinnabarclone(repo: RepoT, proto: Any) -> bytes:
     register = Register.read_for_client(repo)
     if register is None:
         return b""
-    if not _is_our_manifest(register, content):
-        return content
     url = content.rstrip(b"\n")
+    if not _is_our_manifest(register, content):
+        is_lost = url in {bundle.file_url for bundle in _outlived(repo)}
+        return b"" if is_lost else content
     named = [e for e in register.entries.values() if os.fsencode(e.url) == url]
     if not any(_is_valid_for_cinnabar(repo, entry) for entry in named):
         return b""  # it was made of changesets that have been withdrawn since

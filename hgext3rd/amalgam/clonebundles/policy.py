@@ -157,6 +157,9 @@ def missing_names(repo: RepoT, bundle: Any) -> int:
     """
     unfiltered = repo.unfiltered()
     if bundle.entry is None:
+        newest = len(unfiltered) - 1
+        if bundle.tip_rev >= newest:
+            return 0
         return len(unfiltered.revs(b"public() and %d:", bundle.tip_rev + 1))
     nodes = validity.read_heads(repo, bundle.entry.heads)
     return len(unfiltered.revs(b"only(public(), %ln)", nodes))

@@ -142,6 +142,9 @@ class BundlesStatus:
             entry = bundle.entry
             missing = policy.missing_names(repo, bundle) if state == b"live" else 0
             if entry is None:
+                if bundle.is_lost:
+                    text = _(b"register entry of a bundle was removed: %s")
+                    self.problems.append(Problem(text % printable(name), _REFRESH))
                 row = Row(bundle.bundle_type, state, name, url, changesets=bundle.revs)
                 self.rows.append(row._replace(missing=missing))
                 continue

@@ -10,6 +10,8 @@ register stays small however many heads exist.
 
 A bundle made before a censoring, or of changesets that are no longer public, is hidden
 from the next request on. A transaction then withdraws it: manifests first, then files.
+A bundle whose register entry is lost (``.hg/amalgam`` was removed) is hidden, too, and
+the next generator withdraws it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from ..gitstore.store import has_foreign_ids
 from ..terminal import one_line
 from . import formats, generator, locations, objectstore
 from .formats import Link, chain_of
-from .register import HERE, Register, directory_of
+from .register import HERE, NAME, Register, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -161,6 +163,8 @@ class PublishedBundle:
         """Its register entry; ``None`` if the extension itself published it."""
         self.mark = self.entry.mark if self.entry else register.others.get(name, "")
         """The mark of censorings from before it was made."""
+        self.is_lost = self.entry is None and bool(NAME.fullmatch(state.basename))
+        """Whether amalgam made it, and its register entry was removed since."""
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the extension's bundle."""
@@ -179,7 +183,7 @@ class PublishedBundle:
     def may_be_named(self, repo: RepoT) -> bool:
         """Whether it may be advertised, without a look at its file."""
         if self.entry is None:
-            return bool(self.mark == mark_of(repo))
+            return not self.is_lost and self.mark == mark_of(repo)
         return may_be_named(repo, self.entry)
 
 
