@@ -127,15 +127,7 @@ class Victim:
 
     def strike(self, damage: Damage, *options: str) -> str:
         """Damage, export, look, repair, export: ``same`` or ``refused``."""
-        path = self.root / ".hg" / "store" / damage.file
-        whole = path.read_bytes()
-        self._reset()
-        path.chmod(0o644)
-        path.write_bytes(damage.to(whole))
-        try:
-            done = self._server.run(self.root, "git::export", *options)
-        finally:
-            path.write_bytes(whole)
+        done = self._damaged_export(damage, *options)
         if done.code:
             self._check_refusal(damage, done)
         elif damage.bit == CUT and damage.file == "00changelog.i":
@@ -153,28 +145,30 @@ class Victim:
 
     def opens(self, damage: Damage) -> bool:
         """Damage, let hg alone look, repair; return whether it noticed nothing."""
+        alone = [str(HG), "--config", "extensions.amalgam=!", "log", "-r", "all()"]
+        with self._damaged(damage):
+            return not captured(alone, self.root).returncode
+
+    @contextlib.contextmanager
+    def _damaged(self, damage: Damage) -> Iterator[None]:
         path = self.root / ".hg" / "store" / damage.file
         whole = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(damage.to(whole))
-        alone = [str(HG), "--config", "extensions.amalgam=!", "log", "-r", "all()"]
         try:
-            done = captured(alone, self.root)
+            yield
         finally:
             path.write_bytes(whole)
-        return not done.returncode
+
+    def _damaged_export(self, damage: Damage, *options: str) -> Outcome:
+        shutil.rmtree(self._amalgam)
+        shutil.copytree(self._before_path, self._amalgam)
+        with self._damaged(damage):
+            return self._server.run(self.root, "git::export", *options)
 
     def survive(self, damage: Damage, *options: str) -> int:
         """Damage, export, repair, whatever comes of it; return the exit code."""
-        path = self.root / ".hg" / "store" / damage.file
-        whole = path.read_bytes()
-        self._reset()
-        path.chmod(0o644)
-        path.write_bytes(damage.to(whole))
-        try:
-            done = self._server.run(self.root, "git::export", *options)
-        finally:
-            path.write_bytes(whole)
+        done = self._damaged_export(damage, *options)
         assert b"panic" not in done.err, f"{damage}: {done}"
         assert b"Traceback" not in done.err, f"{damage}: {done}"
         return done.code
@@ -189,10 +183,6 @@ class Victim:
         assert done.out == b"", problem
         # it was valid before, and nothing is visible that was not
         assert self._state() == self._before, problem
-
-    def _reset(self) -> None:
-        shutil.rmtree(self._amalgam)
-        shutil.copytree(self._before_path, self._amalgam)
 
     def _export(self, *args: str) -> None:
         self._server.hg(self.root, "git::export", *args)

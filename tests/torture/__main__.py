@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from testlib.generated import generate
 from testlib.hgserver import HgServer
@@ -34,6 +35,9 @@ from . import (
     truncations,
 )
 
+#: Returns counts, and perhaps what is wrong.
+Part: TypeAlias = Callable[..., Counter[str] | tuple[Counter[str], list[str]]]
+
 
 class Torture:
     """The parts, one after the other, and what came of them."""
@@ -45,13 +49,16 @@ class Torture:
         self.seconds: dict[str, float] = {}
         self.problems: list[str] = []
 
-    def run(self, name: str, part: Callable[[], Counter[str]]) -> None:
+    def run(self, name: str, part: Part, *args: Any) -> None:
         """Run a part; one that fails does not keep the others from running."""
         if not name.startswith(self._only):
             return
         started = time.monotonic()
         try:
-            counts = part()
+            counts = part(*args)
+            if isinstance(counts, tuple):
+                counts, problems = counts
+                self.problems += problems
         except AssertionError as exc:
             counts = Counter({"wrong": 1})
             self.problems.append(f"{name}: {exc}")
@@ -71,69 +78,35 @@ def main() -> int:
         root = generate(scratch / "history", "realistic", "--changesets=150")
         history = Interrupted(root, server)
         named = Interrupted(bookmarked(scratch / "named"), server)
+        kill = options.kills, options.seed
+        torture.run("random kills", kills.at_random, history, *kill)
+        torture.run("random kills of roll-ups", kills.of_maintenance, history, *kill)
         torture.run(
-            "random kills",
-            lambda: kills.at_random(history, options.kills, options.seed),
+            "kills at each operation", kills.at_each_operation, history, scratch
         )
-        torture.run(
-            "random kills of roll-ups",
-            lambda: kills.of_maintenance(history, options.kills, options.seed),
-        )
-        torture.run(
-            "kills at each operation",
-            lambda: kills.at_each_operation(history, scratch),
-        )
-        torture.run(
-            "limited files", lambda: disks.limited_files(history, options.disks)
-        )
-        torture.run("limited files, mostly refs", lambda: disks.limited_files(named, 1))
+        sizes = options.disks
+        torture.run("limited files", disks.limited_files, history, sizes)
+        torture.run("limited files, mostly refs", disks.limited_files, named, 1)
         if reason := missing("mounts"):
             print(f"small disks: skipped, {reason}")
         else:
-            torture.run(
-                "small disks", lambda: disks.small_disks(history, options.disks)
-            )
-
-        def flip() -> Counter[str]:
-            counts, problems = flips.flip(server, options.seconds, options.seed)
-            torture.problems += problems
-            return counts
-
-        torture.run("damaged files", flip)
-        torture.run(
-            "truncated indexes",
-            lambda: truncations.under_load(scratch, options.cuts),
-        )
-        torture.run(
-            "random sequences",
-            lambda: sequences.run(
-                scratch, server, options.sequences, options.steps, options.seed
-            ),
-        )
-
-        def visit() -> Counter[str]:
-            counts, problems = hostile.visits(scratch, options.visits, options.seed)
-            torture.problems += problems
-            return counts
-
-        torture.run("hostile files", visit)
-
-        def serve() -> Counter[str]:
-            counts, problems = hostileserving.cases(
-                scratch, server, options.visits, options.seed
-            )
-            torture.problems += problems
-            return counts
-
-        torture.run("served hostile files", serve)
-
-        loads = serving.all_of(scratch, server, options, torture.problems)
-        for name, part in loads:
+            torture.run("small disks", disks.small_disks, history, sizes)
+        torture.run("damaged files", flips.flip, server, options.seconds, options.seed)
+        cuts = options.cuts
+        torture.run("truncated indexes", truncations.under_load, scratch, cuts)
+        drawn = options.sequences, options.steps, options.seed
+        torture.run("random sequences", sequences.run, scratch, server, *drawn)
+        visits = options.visits, options.seed
+        torture.run("hostile files", hostile.visits, scratch, *visits)
+        cases = hostileserving.cases
+        torture.run("served hostile files", cases, scratch, server, *visits)
+        for name, part in (
+            *serving.all_of(scratch, server, options, torture.problems),
+            *bundles.all_of(scratch, server, options),
+            *objectstores.all_of(scratch, options),
+        ):
             torture.run(name, part)
-        for name, part in bundles.all_of(scratch, server, options):
-            torture.run(name, part)
-        for name, part in objectstores.all_of(scratch, options):
-            torture.run(name, part)
+        # which prepare something when they are asked for
         for name, part in pushes.all_of(scratch, options.pushes, options.seed):
             torture.run(name, part)
         server.close()
