@@ -131,66 +131,30 @@ COMMANDS = [
 ]
 
 
-def parents_ahead(store: Path) -> None:
-    """The parents of revision 1 are revisions 7 and 9."""
-    overwrite(store / "00changelog.i", 64 + 24, b"\0\0\0\x07\0\0\0\x09")
+#: A file of the store, and what becomes of its content; it goes if that is nothing.
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    # the parents of revision 1 are revisions 7 and 9
+    "parents ahead": (
+        *("00changelog.i", lambda it: it[:88] + b"\0\0\0\x07\0\0\0\x09" + it[96:]),
+    ),
+    "no entries": ("00changelog.i", lambda it: it[:4] + b"\xff" * (len(it) - 4)),
+    "cut entry": ("00changelog.i", lambda it: it[:-13]),
+    "no data": ("00changelog.d", lambda _it: b""),
+    "bad phases": ("phaseroots", lambda _it: b"not a phase\n"),
+    "bad obsstore": ("obsstore", lambda _it: b"\1\xff\xff\xff\xff nonsense"),
+    "unknown obsstore": ("obsstore", lambda _it: b"\x63nonsense"),
+    "bad requires": ("requires", lambda _it: b"\xff\xfe\n"),
+}
 
 
-def no_entries(store: Path) -> None:
-    index = store / "00changelog.i"
-    content = index.read_bytes()
-    index.write_bytes(content[:4] + b"\xff" * (len(content) - 4))
-
-
-def cut_entry(store: Path) -> None:
-    index = store / "00changelog.i"
-    index.write_bytes(index.read_bytes()[:-13])
-
-
-def no_data(store: Path) -> None:
-    (store / "00changelog.d").unlink(missing_ok=True)
-
-
-def bad_phases(store: Path) -> None:
-    (store / "phaseroots").write_text("not a phase\n")
-
-
-def bad_obsstore(store: Path) -> None:
-    (store / "obsstore").write_bytes(b"\1\xff\xff\xff\xff nonsense")
-
-
-def unknown_obsstore(store: Path) -> None:
-    (store / "obsstore").write_bytes(b"\x63nonsense")
-
-
-def bad_requires(store: Path) -> None:
-    (store / "requires").write_bytes(b"\xff\xfe\n")
-
-
-DAMAGES = [
-    parents_ahead,
-    no_entries,
-    cut_entry,
-    no_data,
-    bad_phases,
-    bad_obsstore,
-    unknown_obsstore,
-    bad_requires,
-]
-
-
-def overwrite(path: Path, at: int, content: bytes) -> None:
-    before = path.read_bytes()
-    path.write_bytes(before[:at] + content + before[at + len(content) :])
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damage_is_one_line_of_every_command(
-    empty: Exported, damage: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_one_line_of_every_command(empty: Exported, damage: str) -> None:
     commit(empty, "one", "two", "three")
     empty.hg("git::export")
-    damage(empty.root / ".hg/store")
+    name, change = DAMAGES[damage]
+    path = empty.root / ".hg/store" / name
+    content = change(path.read_bytes() if path.exists() else b"")
+    path.write_bytes(content) if content else path.unlink(missing_ok=True)
     for command in COMMANDS:
         try:
             done = empty.run(*command)

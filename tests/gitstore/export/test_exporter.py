@@ -143,70 +143,41 @@ def test_store_follows_changesets(
     assert in_git(followed)[0] == "pushed"
 
 
-def amend(followed: Followed) -> None:
-    followed.hg("commit", "--amend", "-qm", "amended")
-
-
-def strip(followed: Followed) -> None:
-    followed.hg("debugstrip", "--no-backup", "tip")
-
-
-def roll_back(followed: Followed) -> None:
-    followed.hg("rollback", "-q", "--config", "ui.rollback=yes")
-
-
-def hide(followed: Followed) -> None:
-    followed.hg("update", "-q", "null")
-    followed.hg("debugobsolete", followed.hg("log", "-r", "tip", "-T", "{node}"))
-
-
-def make_secret(followed: Followed) -> None:
-    followed.hg("phase", "--force", "--secret", "tip")
-
-
-def publish(followed: Followed) -> None:
-    followed.hg("phase", "--public", "tip")
-
-
-def name(followed: Followed) -> None:
-    followed.hg("bookmark", "-r", "tip", "named")
+#: Commands of hg, and the subjects in git after them.
+CHANGES = {
+    "amend": (["commit --amend -qm amended"], ["amended", "first"]),
+    "strip": (["debugstrip --no-backup tip"], ["first"]),
+    "roll back": (["rollback -q --config ui.rollback=yes"], ["first"]),
+    "hide": (["update -q null", "debugobsolete TIP"], ["first"]),
+    "make secret": (["phase --force --secret tip"], ["first"]),
+    "publish": (["phase --public tip"], ["draft", "first"]),
+    "name": (["bookmark -r tip named"], ["draft", "first"]),
+}
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "left"),
-    [
-        (amend, ["amended", "first"]),
-        (strip, ["first"]),
-        (roll_back, ["first"]),
-        (hide, ["first"]),
-        (make_secret, ["first"]),
-        (publish, ["draft", "first"]),
-        (name, ["draft", "first"]),
-    ],
-)
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("evolution", ["", "all"])
 def test_store_follows_whatever_else_changes(
-    followed: Followed,
-    change: Callable[[Followed], None],
-    left: list[str],
-    evolution: str,
+    followed: Followed, change: str, evolution: str
 ) -> None:
     followed.configure("experimental", evolution=evolution)
     followed.configure("phases", new_commit="draft")
-    add_config(followed.root, "[phases]\nnew-commit = draft\n")
-    if change is hide and not evolution:
+    if change == "hide" and not evolution:
         followed.configure("experimental", evolution="createmarkers")
     followed.commit_nothing("draft")
     followed.follow()
     assert in_git(followed) == ["draft", "first"]
-    change(followed)
+    commands, left = CHANGES[change]
+    tip = followed.hg("log", "-r", "tip", "-T", "{node}")
+    for command in commands:
+        followed.hg(*command.replace("TIP", tip).split(" "))
     followed.follow()
     assert in_git(followed) == left
-    if change is name:
+    if change == "name":
         assert "refs/heads/named" in followed.git("for-each-ref")
-    if change is publish:
+    if change == "publish":
         assert not followed.docket()["drafts"]["packs"]
 
 
