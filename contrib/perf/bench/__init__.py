@@ -7,8 +7,8 @@ passes of random order, under the ``instruments``; ``results`` are written and r
 is the command line.
 
 ``hgext3rd.amalgam.perf`` has the parts that ``hg perf::amalgam-*`` needs, too: the
-order of ``passes``, the cost of ``samples`` and their ``judgement``. They need no
-Mercurial. Nothing here imports Mercurial: whatever is measured is a process.
+order of ``passes``, the cost of ``samples`` and their ``judgement``. Neither they nor
+the harness need Mercurial: whatever is measured is a process.
 """
 
 import sys
