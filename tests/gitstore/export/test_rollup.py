@@ -43,7 +43,8 @@ policy = ignore
 evolution = all
 """
 
-Step = Callable[[Exported], None]
+#: Commands of hg, and what else is done to a store.
+Steps = list[str | Callable[[Exported], object]]
 
 
 def commit(store: Exported, number: int) -> None:
@@ -62,6 +63,11 @@ def fill(store: Exported, start: int, end: int) -> None:
     for number in range(start, end):
         commit(store, number)
         export(store)
+
+
+def take(store: Exported, steps: Steps) -> None:
+    for step in steps:
+        store.hg(*step.split(" ")) if isinstance(step, str) else step(store)
 
 
 def plant(store: Exported) -> None:
@@ -192,109 +198,78 @@ def test_layers_are_apart(drafts: Exported) -> None:
 LAYERS = ("base", "drafts")
 
 
-def strip(store: Exported) -> None:
-    store.hg("strip", "-q", "--no-backup", "-r", "desc(planted)::")
+def nothing_is_left(store: Exported) -> None:
     export(store)
     assert not traces(store.amalgam, WORD.encode())
 
 
-def hide(store: Exported) -> None:
-    store.hg("phase", "--secret", "--force", "-r", "desc(planted)")
-    export(store)
-    assert not traces(store.amalgam, WORD.encode())
+GOING: dict[str, Steps] = {
+    "strip": ["strip -q --no-backup -r desc(planted)::", nothing_is_left],
+    "hide": ["phase --secret --force -r desc(planted)", nothing_is_left],
+    "hide without an export": ["phase --secret --force -r desc(planted)"],
+    "censor": ["censor -r desc(planted) planted", nothing_is_left],
+    "censor without an export": ["censor -r desc(planted) planted"],
+}
 
 
-def hide_without_an_export(store: Exported) -> None:
-    store.hg("phase", "--secret", "--force", "-r", "desc(planted)")
-
-
-def censor(store: Exported) -> None:
-    store.hg("censor", "-r", "desc(planted)", "planted")
-    export(store)
-    assert not traces(store.amalgam, WORD.encode())
-
-
-def censor_without_an_export(store: Exported) -> None:
-    store.hg("censor", "-r", "desc(planted)", "planted")
-
-
-@pytest.mark.parametrize(
-    "step", [strip, hide, hide_without_an_export, censor, censor_without_an_export]
-)
+@pytest.mark.parametrize("step", GOING)
 def test_what_goes_during_a_roll_up_does_not_come_back(
-    drafts: Exported, monkeypatch: pytest.MonkeyPatch, step: Step
+    drafts: Exported, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     ids = drafts.hg("log", "-r", "public()", "-T", "{node}={gitnode}\n")
     drafts.hg("update", "-q", "null")
-    met = meanwhile(monkeypatch, drafts, step, "drafts")
+    met = meanwhile(monkeypatch, drafts, GOING[step], "drafts")
     maintenance.run(drafts.git_store())
     assert met
     drafts.hg("git::export")
     assert not traces(drafts.amalgam, WORD.encode())
     drafts.hg(MAINTENANCE)
     assert not traces(drafts.amalgam, WORD.encode())
-    check(drafts, "" if "censor" in step.__name__ else ids)
+    check(drafts, "" if "censor" in step else ids)
 
 
 def meanwhile(
-    monkeypatch: pytest.MonkeyPatch, store: Exported, step: Step, layer: str = "base"
-) -> list[str]:
-    """Take a step between a pack of ``layer`` that git has made and the exchange."""
-    met: list[str] = []
+    monkeypatch: pytest.MonkeyPatch, store: Exported, steps: Steps, layer: str = "base"
+) -> list[Steps]:
+    """Take steps between a pack of ``layer`` that git has made and the exchange."""
+    met: list[Steps] = []
     is_exact = maintenance._is_exact
     of_layer = store.docket()[layer]["packs"]
 
     def watched(*args: object) -> bool:
         answer = is_exact(*args)  # type: ignore[arg-type]
         if not met and set(args[1]) <= set(of_layer):  # type: ignore[call-overload]
-            met.append(step.__name__)
-            step(store)
+            met.append(steps)
+            take(store, steps)
         return answer
 
     monkeypatch.setattr(maintenance, "_is_exact", watched)
     return met
 
 
-def add(store: Exported) -> None:
-    fill(store, 200, 203)
-
-
-def rebuild(store: Exported) -> None:
-    store.hg("git::export", "--rebuild")
-
-
-def publish(store: Exported) -> None:
-    store.hg("phase", "--public", "-r", "all()")
-    export(store)
-
-
-def publish_one(store: Exported) -> None:
-    store.hg("phase", "--public", "-r", "desc(planted)")
-    export(store)
-
-
 def roll_up(store: Exported) -> None:
     assert store.hg(MAINTENANCE) == "0 packs fewer\n"  # this one is not ready
 
 
-def collect(store: Exported) -> None:
-    store.git("-c", "gc.auto=1", "gc", "-q")
-
-
-def repack(store: Exported) -> None:
-    store.git("repack", "-adq")
+OTHERS: dict[str, Steps] = {
+    "add": [lambda store: fill(store, 200, 203)],
+    "rebuild": ["git::export --rebuild"],
+    "publish": ["phase --public -r all()", export],
+    "publish one": ["phase --public -r desc(planted)", export],
+    "roll up": [roll_up],
+    "collect": [lambda store: store.git("-c", "gc.auto=1", "gc", "-q")],
+    "repack": [lambda store: store.git("repack", "-adq")],
+}
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize(
-    "step", [add, rebuild, publish, publish_one, roll_up, collect, repack]
-)
+@pytest.mark.parametrize("step", OTHERS)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_others_may_work_during_a_roll_up(
-    drafts: Exported, monkeypatch: pytest.MonkeyPatch, step: Step, layer: str
+    drafts: Exported, monkeypatch: pytest.MonkeyPatch, step: str, layer: str
 ) -> None:
     ids = log(drafts)
-    met = meanwhile(monkeypatch, drafts, step, layer)
+    met = meanwhile(monkeypatch, drafts, OTHERS[step], layer)
     maintenance.run(drafts.git_store())
     assert met
     drafts.hg("git::export")
@@ -304,17 +279,17 @@ def test_others_may_work_during_a_roll_up(
     check(drafts, ids)
 
 
-@pytest.mark.parametrize("step", [collect, repack])
+@pytest.mark.parametrize("step", ["collect", "repack"])
 def test_git_may_repack_without_drafts(
-    store: Exported, monkeypatch: pytest.MonkeyPatch, step: Step
+    store: Exported, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     ids = log(store)
-    met = meanwhile(monkeypatch, store, step)
+    met = meanwhile(monkeypatch, store, OTHERS[step])
     maintenance.run(store.git_store())
     assert met
     store.hg("git::export")
     check(store, ids)
-    step(store)
+    take(store, OTHERS[step])
     store.hg("git::export")
     fill(store, 300, 318)
     store.hg(MAINTENANCE)
