@@ -19,7 +19,7 @@ from testlib.webserver import WebServer, serving
 
 pytestmark = pytest.mark.slow
 
-PROGRAM = f"{sys.executable} -m hgext3rd.amalgam.serve.ssh"
+PROGRAM = f"'{sys.executable}' -m hgext3rd.amalgam.serve.ssh"
 #: How a share is made, and whether its bookmarks are those of its source.
 KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     "own": ((), (), False),
