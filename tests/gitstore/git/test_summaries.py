@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from testlib import killpoints
-from testlib.exported import Exported
+from testlib.exported import Exported, replace
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 from testlib.planted import traces
@@ -28,8 +28,6 @@ MAINTENANCE = "debug::amalgam-maintenance"
 ROLLUP = "hgext3rd.amalgam.gitstore.export.maintenance"
 WORD = "planted7f3a"
 CHANGESETS = 1000  # fewer, and there is no complete pack
-STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
-CENSOR = ("--config", "extensions.censor=", "--config", "censor.policy=ignore")
 
 
 @pytest.fixture(scope="module")
@@ -120,22 +118,26 @@ def test_summaries_have_the_complete_pack_and_nothing_else(store: Exported) -> N
     check(store)
 
 
-def strip(store: Exported) -> None:
+STRIP = "--config extensions.strip= strip -q --no-backup -r"
+CENSOR = "--config extensions.censor= --config censor.policy=ignore censor"
+EVENTS = {
+    "strip": f"{STRIP} desc(planted)::",
+    "hide": "phase --secret --force -r desc(planted)",
+    "strip public": f"{STRIP} {CHANGESETS // 2}",
+    "censor": f"{CENSOR} -r desc(planted) planted",
+}
+
+
+def happen(store: Exported, event: str) -> None:
     store.hg("update", "-q", "null")
-    store.hg(*STRIP, "-r", "desc(planted)::")
+    store.hg(*EVENTS[event].split(" "))
 
 
-def hide(store: Exported) -> None:
-    store.hg("phase", "--secret", "--force", "-r", "desc(planted)")
-
-
-@pytest.mark.parametrize("event", [strip, hide])
-def test_drafts_go_and_summaries_stay(
-    store: Exported, event: Callable[[Exported], None]
-) -> None:
+@pytest.mark.parametrize("event", ["strip", "hide"])
+def test_drafts_go_and_summaries_stay(store: Exported, event: str) -> None:
     maintain(store)
     before = files(store)
-    event(store)
+    happen(store, event)
     assert not store.answers()
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
@@ -144,23 +146,11 @@ def test_drafts_go_and_summaries_stay(
     check(store)
 
 
-def strip_public(store: Exported) -> None:
-    store.hg("update", "-q", "null")
-    store.hg(*STRIP, "-r", str(CHANGESETS // 2))
-
-
-def censor(store: Exported) -> None:
-    store.hg("update", "-q", "null")
-    store.hg(*CENSOR, "censor", "-r", "desc(planted)", "planted")
-
-
-@pytest.mark.parametrize("event", [strip_public, censor])
-def test_summaries_go_with_what_they_name(
-    store: Exported, event: Callable[[Exported], None]
-) -> None:
+@pytest.mark.parametrize("event", ["strip public", "censor"])
+def test_summaries_go_with_what_they_name(store: Exported, event: str) -> None:
     maintain(store)
     before = complete(store)
-    event(store)
+    happen(store, event)
     store.hg("git::export")
     assert not traces(store.amalgam, WORD.encode())
     if complete(store) != before:
@@ -170,38 +160,32 @@ def test_summaries_go_with_what_they_name(
     check(store)
 
 
-def other_bitmap(store: Exported) -> None:
-    (path,) = store.packs_dir.glob("*.bitmap")
-    path.chmod(0o600)
-    path.write_bytes(path.read_bytes()[:-20] + bytes(20))
+def flipped(content: bytes) -> bytes:
+    half = len(content) // 2
+    return content[:half] + bytes([content[half] ^ 255]) + content[half + 1 :]
 
 
-def other_index(store: Exported) -> None:
-    path = store.packs_dir / "multi-pack-index"
-    path.chmod(0o600)
-    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
+#: Files that are changed, and to what.
+FORGERIES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "bitmap": ("objects/pack/*.bitmap", lambda it: it[:-20] + bytes(20)),
+    "index": ("objects/pack/multi-pack-index", lambda it: it[:-40] + bytes(40)),
+    "graph": ("objects/info/commit-graph", flipped),
+}
 
 
-def other_graph(store: Exported) -> None:
-    path = store.git_dir / "objects/info/commit-graph"
-    path.chmod(0o600)
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 255
-    path.write_bytes(content)
-
-
-def lost_record(store: Exported) -> None:
-    (store.map_dir / "cinnabar.summaries").unlink()
-    other_bitmap(store)
-
-
-@pytest.mark.parametrize("forge", [other_bitmap, other_index, other_graph, lost_record])
+@pytest.mark.parametrize(
+    ("forged", "has_record"), [*((it, True) for it in FORGERIES), ("bitmap", False)]
+)
 def test_what_others_put_in_their_place_goes(
-    store: Exported, forge: Callable[[Exported], None]
+    store: Exported, forged: str, has_record: bool
 ) -> None:
     maintain(store)
     right = {name: (store.packs_dir / name).exists() for name in files(store)}
-    forge(store)
+    pattern, change = FORGERIES[forged]
+    (path,) = store.git_dir.glob(pattern)
+    replace(path, change(path.read_bytes()))
+    if not has_record:
+        (store.map_dir / "cinnabar.summaries").unlink()
     assert maintenance.is_due(store.git_store())
     store.hg("git::export")
     assert not list(store.packs_dir.glob("*.bitmap"))
@@ -238,16 +222,16 @@ def test_small_stores_have_none(
     assert not files(store)
 
 
-@pytest.mark.parametrize("event", [censor, strip_public])
+@pytest.mark.parametrize("event", ["censor", "strip public"])
 def test_summaries_are_not_taken_for_a_pack_that_goes(
-    store: Exported, monkeypatch: pytest.MonkeyPatch, event: Callable[[Exported], None]
+    store: Exported, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
     make = summaries.make
 
     def late(*args: Any) -> None:
         make(*args)
-        event(store)
-        if event is strip_public:
+        happen(store, event)
+        if event == "strip public":
             store.hg("git::export")
 
     monkeypatch.setattr(summaries, "make", late)
