@@ -45,9 +45,19 @@ def test_names_that_exclude_each_other_are_refused_alone(tmp_path: Path) -> None
         clone = server.clone()
         names = ("good", "x", "x/y", "z/a", "z", "branches/default/y")
         said = clone.refused(":default", *(f"HEAD:refs/heads/{it}" for it in names))
-        assert said.count("the name clashes with another branch") == 3
+        assert "x/y (the name clashes with the branch 'x'; choose another" in said
+        assert "z (the name clashes with the branch 'z/a'" in said
+        assert said.count("the name clashes with the branch") == 3
+        assert "(git has no branches of that name)" in clone.refused(
+            "HEAD:refs/heads/HEAD"
+        )
+        # in the place of a branch that the same push deletes
+        clone.pushed(":x", "HEAD:refs/heads/x/y", ":z/a", "HEAD:refs/heads/z")
+        assert server.hg(*BOOKMARKS).split() == ["default", "good", "x/y", "z"]
+        clone.git("fetch", "-q", "--prune")
+        clone.pushed("--atomic", ":x/y", "HEAD:refs/heads/x")
         assert "'refs/heads/default' cannot be deleted: it is a Mercurial" in said
-        assert server.hg(*BOOKMARKS).split() == ["default", "good", "x", "z/a"]
+        assert server.hg(*BOOKMARKS).split() == ["default", "good", "x", "z"]
         server.check()
 
 

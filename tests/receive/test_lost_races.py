@@ -179,14 +179,17 @@ def test_branch_of_the_tags_moves_before_the_push_looks(tmp_path: Path) -> None:
 
 
 def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:
-    script = "hg branch next\necho n > server/n\nhg commit -qAm next server/n"
+    script = (
+        "hg branch next\necho n > server/n\nhg commit -qAm next server/n\n"
+        "hg commit --close-branch -qm closed"
+    )
     hgrc = "[amalgam]\ngit.push-branches = yes\n"
     with meanwhile(tmp_path, script, hgrc) as server:
         clone = server.clone()
         clone.commit("three")
-        said = clone.refused("-o", "branch=next", "HEAD:refs/heads/work")
+        said = clone.refused("-o", "branch=next", "HEAD:refs/heads/next")
         assert "'next' is a Mercurial branch already" in said
-        assert server.log()[-1] == "next||public|next"
+        assert server.log()[-1] == "next||public|closed"
         server.hg("git::export", "-q")
         server.check()
 

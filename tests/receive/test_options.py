@@ -27,7 +27,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushServer]:
 
 
 REFUSED = {
-    "unknown": ("ci.skip", "unknown push option 'ci.skip' (expected branch=NAME, "),
+    "misspelt": ("brnch=a", "unknown push option 'brnch' (did you mean 'branch'?)"),
+    "plural": ("Topics=a", "unknown push option 'Topics' (did you mean 'topic'?)"),
+    "another": ("branch=stabel", "no branch 'stabel' is pushed: push HEAD:stabel, or"),
     "topic": ("topic=x", "the server has no extension of that name"),
     "invalid": ("publish=nein", "invalid push option publish=nein (expected yes or"),
     "publishing": ("publish=no", "this server publishes all that is pushed"),
@@ -116,8 +118,10 @@ def test_name_of_a_branch_is_stored_as_mercurial_does(tmp_path: Path) -> None:
         clone = server.clone()
         for at, name in enumerate(names):
             clone.commit(f"by git {at}")
-            clone.pushed("-o", f"branch={name}", f"HEAD:refs/heads/work{at}")
-            server.hg("update", "-q", f"work{at}")
+            # git has no refs of the names of the others
+            ref = f"work{at}" if at else name
+            clone.pushed("-o", f"branch={name}", f"HEAD:refs/heads/{ref}")
+            server.hg("update", "-q", "tip")
             empty = "--config=ui.allowemptycommit=yes"
             server.hg("commit", "-qm", "by hg", "-d", "9 0", empty)
             shown = ("-r", "tip^+tip", "-T", "{branch}|{extras}\n")
@@ -126,6 +130,19 @@ def test_name_of_a_branch_is_stored_as_mercurial_does(tmp_path: Path) -> None:
             assert by_git.startswith(f"{name}|branch=")
         server.hg("git::export")
         server.check()
+
+
+def test_option_of_another_server_is_ignored(tmp_path: Path) -> None:
+    """As users have it in ``push.pushOption``."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        clone.commit("new")
+        options = ("-o", "ci.skip", "-o", "merge_request.create")
+        said = clone.pushed(*options, "default")
+        for name in ("ci.skip", "merge_request.create"):
+            line = f"remote: warning: push option '{name}' has no meaning on this"
+            assert line in said
+        assert server.log()[-1] == "default||public|new"
 
 
 def test_drafts_are_published_if_the_pusher_asks(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, git, hg
 from testlib.pushed import Pushed
-from testlib.pushing import Clone, PushServer, pushable
+from testlib.pushing import NOTHING, Clone, PushServer, pushable
 
 pytestmark = pytest.mark.slow
 
@@ -135,7 +135,7 @@ def test_branch_of_an_empty_repository_needs_no_bookmark(tmp_path: Path) -> None
         ("refs/notes/commits", "only branches can be pushed"),
         ("refs/hg/heads/default/1", "deny updating a hidden ref"),
         ("refs/cinnabar/metadata", "deny updating a hidden ref"),
-        ("refs/heads/default/below", "the name clashes with another branch"),
+        ("refs/heads/default/below", "the name clashes with the branch 'default'"),
         ("refs/heads/12", "no bookmark: cannot use an integer as a name"),
     ],
 )
@@ -147,6 +147,22 @@ def test_ref_that_cannot_be_is_refused(
     assert sentence in clone.refused(f"HEAD:{ref}")
     assert server.log() == before
     assert new not in all_objects(server)
+    server.check()
+
+
+def test_deletion_of_a_missing_ref_is_no_mistake(
+    server: PushServer, clone: Clone
+) -> None:
+    """git's servers warn, too. Somebody else may have been faster."""
+    clone.pushed("HEAD:refs/heads/work", "HEAD:refs/heads/other")
+    clone.git("fetch", "-q")
+    server.hg("bookmark", "--delete", "work")
+    before = server.log()
+    answer = server.push_raw(clone, clone.head(), NOTHING, "refs/heads/work")
+    assert b"ok refs/heads/work" in answer
+    assert server.log() == before
+    answer = server.push_raw(clone, clone.head(), NOTHING, "refs/notes/x")
+    assert b"ng refs/notes/x only branches can be pushed" in answer
     server.check()
 
 

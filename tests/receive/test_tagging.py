@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, hg
+from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.pushing import NOTHING, Clone, PushServer, pushable
 from testlib.webserver import until
 
@@ -29,6 +29,36 @@ def tags(server: PushServer) -> dict[str, str]:
     found = dict(line.split() for line in lines if not line.startswith("tip "))
     shown = ("-T", "{desc|firstline}")
     return {tag: server.hg("log", "-r", rev, *shown) for tag, rev in found.items()}
+
+
+@pytest.mark.parametrize("how", ["--mirror", "--all --follow-tags", "--atomic"])
+def test_first_push_may_have_tags(tmp_path: Path, how: str) -> None:
+    """This is how people move a repository."""
+    with pushable(tmp_path, ON) as server:
+        server.hg("--config", "extensions.strip=", "strip", "-q", "0", "--no-backup")
+        git(tmp_path, "init", "-q", "-b", "main", "new")
+        clone = Clone(tmp_path / "new")
+        clone.git("remote", "add", "origin", server.web.url)
+        first = clone.commit("first")
+        clone.git("tag", "v1")
+        clone.git("checkout", "-q", "-b", "side")
+        clone.commit("side")
+        clone.git("checkout", "-q", "main")
+        tip = clone.commit("second")
+        said = clone.refused("v1")
+        assert "its commit is new; push it to a branch, too" in said
+        refs = ("main", "side", "v1") if how == "--atomic" else ()
+        if "--all" in how:
+            clone.pushed("--all")
+            refs = ("v1",)
+            how = "--atomic"
+        said = clone.pushed(how, *refs)
+        assert "on top of 'refs/heads/default': fetch it" in said
+        clone.git("fetch", "-q", "--tags")
+        shown = clone.git("rev-parse", "v1", "origin/main").split()
+        assert shown == [first, tip]
+        assert server.log()[-1].startswith("default||public|Added tag v1")
+        server.check()
 
 
 def test_tag_is_a_commit_that_is_reported(server: PushServer, clone: Clone) -> None:

@@ -83,19 +83,16 @@ class Clone:
 def request(
     clone: Clone, old: str, new: str, ref: str, options: Iterable[bytes] = ()
 ) -> bytes:
-    """Return what git sends to push a commit that is above ``old``."""
+    """Return what git sends to push a commit above ``old``, or to delete a ref."""
     revs = f"{new}\n".encode()
     if old != NOTHING:
         revs += f"^{old}\n".encode()
-    pack = captured(
-        ["git", "pack-objects", "--revs", "--stdout", "-q"],
-        clone.root,
-        input=revs,
-        check=True,
-    ).stdout
+    pack = b""
+    if new != NOTHING:
+        command = ["git", "pack-objects", "--revs", "--stdout", "-q"]
+        pack = captured(command, clone.root, input=revs, check=True).stdout
     features = "report-status push-options" if options else "report-status"
-    command = f"{old} {new} {ref}\0{features}".encode()
-    head = pktlines.line(command) + pktlines.FLUSH
+    head = pktlines.line(f"{old} {new} {ref}\0{features}".encode()) + pktlines.FLUSH
     if options:
         head += b"".join(map(pktlines.line, options)) + pktlines.FLUSH
     return head + pack

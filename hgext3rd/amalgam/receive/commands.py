@@ -3,12 +3,14 @@
 Names of new branches and tags have a length limit: git users would not see longer ones
 (``gitstore.git.refs``).
 
-Each push option (``git push -o KEY=VALUE``) is refused by name unless it can be done in
-full: a mistyped ``publish=no`` must not publish.
+Each push option (``git push -o KEY=VALUE``) of amalgam's is refused by name unless it
+can be done in full: a mistyped ``publish=no`` must not publish. Options of other
+servers, which users may have in ``push.pushOption``, are ignored with a warning.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -93,6 +95,7 @@ def check_length(name: bytes) -> None:
         )
 
 
+_KEYS = (b"branch", b"publish", b"topic")
 _BOOLEANS = {b"yes": True, b"no": False}
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _LONGEST_SHOWN = 80
@@ -105,6 +108,8 @@ class PushOptions(Record):
     """The Mercurial branch of all new commits; empty: each inherits its own."""
     publishes: bool = False
     """Whether pushed changesets become public on a server that keeps drafts."""
+    ignored: tuple[bytes, ...] = ()
+    """Options of other servers."""
 
     @property
     def stored_branch(self) -> bytes:
@@ -121,16 +126,13 @@ def parse_options(
     ``repo`` is the pusher's view; ``may_branch``: whether branches may be made.
     """
     found: dict[bytes, bytes] = {}
+    ignored = []
     for option in values:
         key, _equals, value = option.partition(b"=")
-        if key not in (b"branch", b"publish", b"topic"):
-            raise PushRefusedError(
-                _(
-                    b"unknown push option '%s' (expected branch=NAME, publish=yes or "
-                    b"publish=no)"
-                )
-                % option[:_LONGEST_SHOWN]
-            )
+        if key not in _KEYS:
+            _refuse_misspelt(key)
+            ignored.append(option)
+            continue
         if key in found:
             raise PushRefusedError(_(b"push option '%s' is given twice") % key)
         found[key] = value
@@ -140,7 +142,18 @@ def parse_options(
     if b"branch" in found:
         branch = _branch(found[b"branch"], repo, may_branch)
     publishes = b"publish" in found and _publishes(found[b"publish"], repo)
-    return PushOptions(branch, publishes)
+    return PushOptions(branch, publishes, tuple(ignored))
+
+
+def _refuse_misspelt(key: bytes) -> None:
+    """Refuse a key that is nearly one of ours: a mistyped one must not be ignored."""
+    known = [it.decode() for it in _KEYS]
+    near = difflib.get_close_matches(key.decode("latin-1").lower(), known, 1, 0.7)
+    if near:
+        raise PushRefusedError(
+            _(b"unknown push option '%s' (did you mean '%s'?)")
+            % (key[:_LONGEST_SHOWN], near[0].encode())
+        )
 
 
 def _refuse_topic(repo: RepoT) -> None:

@@ -14,12 +14,13 @@ import contextlib
 import tempfile
 from typing import IO, TYPE_CHECKING
 
-from mercurial import error
+from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..config import PushConfig
+from ..gitstore.git.refs import HEADS, RefNames
 from ..records import Record
 from ..terminal import shown_by_git
 from . import apply, branches, commands as pushoptions, convert, refplan, tagging
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 
 _SHORT = 12
+_LONGEST_SHOWN = 80
 
 
 def check_hidden(
@@ -81,6 +83,7 @@ def roundtrip_warnings(
     return []
 
 
+_ATOMIC = _(b"another branch of the atomic push is refused")
 _HISTORY_CHANGED = _(b"the history has changed; fetch first")
 _MOST_TRIES = 5
 """How often refs of a push may move while it is converted."""
@@ -163,6 +166,8 @@ class PushRun:
         self._known = KnownChangesets(push.pusher.repo, push.store)
         self._refused: Mapping[bytes, bytes] = {}
         """Refs that are refused so far, each with a sentence."""
+        self._missing: tuple[bytes, ...] = ()
+        """Refs to delete that do not exist."""
         self._said: list[bytes] = []
         """Lines for the pusher."""
         self._is_begun = False
@@ -172,7 +177,7 @@ class PushRun:
 
     def answer(self) -> PushResult:
         """Run the push, and return its result; no error of it is raised."""
-        problem = PushRefusedError(_(b"another branch of the atomic push is refused"))
+        problem = None
         try:
             self._run()
         except Exception as exc:
@@ -183,8 +188,16 @@ class PushRun:
                 problem = PushRefusedError(_HISTORY_CHANGED)
         refused = self._refused
         if not self._is_applied:  # an error after that is no refusal
+            is_void = problem or (self._push.request.is_atomic and refused)
+            done = () if is_void else self._missing
+            sentence = problem.sentence if problem else _ATOMIC
             refs = (it.ref for it in self._push.request.commands)
-            refused = {ref: refused.get(ref, problem.sentence) for ref in refs}
+            refused = {
+                ref: refused.get(ref, sentence) for ref in refs if ref not in done
+            }
+        for ref in self._missing:
+            if ref not in refused:
+                self._said.append(_(b"warning: there is no '%s' to delete") % ref)
         said = tuple(map(shown_by_git, self._said))
         return PushResult({ref: shown_by_git(it) for ref, it in refused.items()}, said)
 
@@ -196,6 +209,9 @@ class PushRun:
         options = pushoptions.parse_options(
             push.request.options, repo, may_branch=self._config.may_branch
         )
+        for option in options.ignored:
+            text = _(b"warning: push option '%s' has no meaning on this server")
+            self._said.append(text % option[:_LONGEST_SHOWN])
         raced: set[bytes] = set()
         with tempfile.TemporaryFile(dir=push.quarantine.directory.path) as out:
             for _try in range(_MOST_TRIES):
@@ -231,6 +247,7 @@ class PushRun:
             raced=raced,
         )
         # 3. the new commits
+        self._missing = planned.missing
         graph = read_graph(git, planned.tips, self._known, push.limits.commits)
         while self._has_updates(planned):
             self._check_branch(options, graph.needed(planned.tips))
@@ -238,6 +255,7 @@ class PushRun:
             plan = refplan.checked(planned, graph, options.branch)
             if not self._has_updates(plan):
                 break
+            self._check_name(options, plan)
             try:
                 # 5. the commit of the tags, and the order of all commits
                 tagged, plan, extended = self._with_tags(plan, graph, options, out)
@@ -264,6 +282,22 @@ class PushRun:
         """Refuse a new named branch that is there, or that nothing would be on."""
         repo = self._push.pusher.repo
         pushoptions.check_branch(options.branch, repo, has_commits=bool(commits))
+
+    def _check_name(self, options: PushOptions, plan: RefPlan) -> None:
+        """Refuse a new named branch if no ref of the push has its name.
+
+        Unless git cannot have such a ref.
+        """
+        name = encoding.fromlocal(options.branch)
+        refs = {it.command.ref for it in plan.updates if it.command.new != ZERO}
+        if name and RefNames().may_have(name) and HEADS + name not in refs:
+            raise PushRefusedError(
+                _(
+                    b"no branch '%s' is pushed: push HEAD:%s, or correct the option "
+                    b"branch=%s"
+                )
+                % (name, name, name)
+            )
 
     def _with_tags(
         self, plan: RefPlan, graph: PushGraph, options: PushOptions, out: IO[bytes]

@@ -187,6 +187,8 @@ class RefPlan(Record):
     updates: tuple[RefUpdate, ...]
     refused: Mapping[bytes, bytes]
     """Refs that stay as they are, each with a sentence for the pusher."""
+    missing: tuple[bytes, ...] = ()
+    """Refs to delete that do not exist: as in git, that is a success."""
 
     def refusing(self, sentences: Mapping[bytes, bytes]) -> RefPlan:
         """Return the plan without some refs. The first sentence about a ref counts."""
@@ -233,18 +235,33 @@ class RefPlan(Record):
         ]
 
     def branch_of_tags(self) -> RefUpdate:
-        """Return the branch that gets the commit of the tags: the one of a clone."""
+        """Return the branch that gets the commit of the tags: the one of a clone.
+
+        If there is none yet, it becomes the tip of the branch ``default``, on top of
+        the first branch of the push.
+        """
         ref = self.state.head
-        for update in self.updates:
-            if update.command.ref == ref and update.command.new != ZERO:
+        branches = [
+            it for it in self.updates if it.kind != TAG and it.command.new != ZERO
+        ]
+        for update in branches:
+            if update.command.ref == ref:
                 return update
         found = self.state.stands_for(ref)
+        if found is None and branches:
+            tip = branches[0].command.new
+            names = self.state.view.branchmap()
+            if b"tips" in self.store.config.refs and b"default" not in names:
+                return RefUpdate(RefCommand(ZERO, tip, ref), TIP, b"default")
+            return branches[0]
         oid = self.state.oids(self.store, [ref])[ref]
         if found and not oid:
             raise PushRefusedError(RACED)
         is_there = oid != ZERO
         if not found or not is_there or ref in (it.command.ref for it in self.updates):
-            raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
+            raise PushRefusedError(
+                _(b"there is no branch '%s' for tags; push a branch with them") % ref
+            )
         return RefUpdate(RefCommand(oid, oid, ref), *found)
 
     def with_tags(self, oid: bytes) -> RefPlan:
@@ -302,13 +319,17 @@ def planned(
     plan = RefPlan(repo, store, state, (), {})
     oids = state.oids(store, (it.ref for it in commands))
     kinds = _kinds(git, (it.new for it in commands if it.new != ZERO))
-    refused = _Refusals(dict.fromkeys(raced, RACED))
+    deleted = (it.ref for it in commands if it.new == ZERO)
+    missing = [ref for ref in deleted if oids[ref] == ZERO and _is_known_kind(ref)]
+    refused = _Refusals({ref: RACED for ref in raced if ref not in missing})
     updates, seen = [], set()
     for command in commands:
         with refused.of(command.ref):
             if command.ref in seen:
                 raise PushRefusedError(_(b"the push names it twice"))
             seen.add(command.ref)
+            if command.ref in missing:
+                continue
             _check_command(plan, command, oids, may_tag=may_tag)
             is_deleted = command.new == ZERO
             found = b"commit" if is_deleted else kinds.get(command.new)
@@ -324,7 +345,12 @@ def planned(
                 bookmark_of(command.ref),
             )
             updates.append(RefUpdate(command, kind, name))
-    return plan._replace(updates=tuple(updates)).refusing(refused)
+    plan = plan._replace(updates=tuple(updates), missing=tuple(missing))
+    return plan.refusing(refused)
+
+
+def _is_known_kind(ref: bytes) -> bool:
+    return ref.startswith((HEADS, TAGS))
 
 
 def _kinds(git: Git, oids: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -345,7 +371,7 @@ def _check_command(
     ref, state = command.ref, plan.state
     if ref.startswith(TAGS) and not may_tag:
         raise PushRefusedError(_(b"tags are made with Mercurial: hg tag"))
-    if not ref.startswith((HEADS, TAGS)):
+    if not _is_known_kind(ref):
         raise PushRefusedError(_(b"only branches can be pushed (refs/heads/...)"))
     if oids[ref] != command.old:
         raise PushRefusedError(RACED)
@@ -379,7 +405,8 @@ def checked(plan: RefPlan, graph: PushGraph, chosen: bytes) -> RefPlan:
     """
     refused = _Refusals()
     updates = []
-    names = RefNames(plan.state.branches)
+    deleted = {it.command.ref for it in plan.updates if it.command.new == ZERO}
+    names = RefNames(it for it in plan.state.branches if HEADS + it not in deleted)
     for update in plan.updates:
         with refused.of(update.command.ref):
             is_branch = update.command.new != ZERO and update.kind != TAG
@@ -456,10 +483,12 @@ def _check_new_bookmark(
         raise PushRefusedError(
             _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
         )
-    if not names.may_have(shown):
+    if clash := names.clash(shown):
         raise PushRefusedError(
-            _(b"the name clashes with another branch, or git refuses it")
+            _(b"the name clashes with the branch '%s'; choose another one") % clash
         )
+    if not names.may_have(shown):
+        raise PushRefusedError(_(b"git has no branches of that name"))
     names.add(shown)
 
 

@@ -230,6 +230,13 @@ class RefNames:
         """Return whether a directory of ``name`` is a name."""
         return not self._names.isdisjoint(_parents(name))
 
+    def clash(self, name: bytes) -> bytes:
+        """Return a name that cannot exist beside ``name``; empty if there is none."""
+        if name in self._directories:
+            return min(it for it in self._names if it.startswith(name + b"/"))
+        others = (it for it in (name, *_parents(name)) if it in self._names)
+        return next(others, b"")
+
     def may_have(self, name: bytes) -> bool:
         """Return whether git allows ``name``, beside the existing ones."""
         is_legal = name != b"" and _legal(name) == name
