@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from testlib.environment import ENVIRONMENT, HG, add_config, executable
 from testlib.exported import Exported
-from testlib.webserver import WebServer, serving, until
+from testlib.webserver import SERVICE, WebServer, serving, until
 
 pytestmark = pytest.mark.slow
 
-SERVICE = "info/refs?service=git-upload-pack"
 ON = {
     "extensions.amalgam": "",
     "amalgam.git.serve": "yes",

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from mercurial import error, ui as uimod
+from testlib.users import STRANGER
 
 from hgext3rd.amalgam.trust import Trust
 
-STRANGER = 20001
 pytestmark = pytest.mark.needs("users")
 
 

@@ -10,6 +10,7 @@ import pytest
 from mercurial import hg
 from testlib.changegroups import LOG, STOCK, took
 from testlib.environment import add_config
+from testlib.exported import STRIP
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -20,7 +21,6 @@ from hgext3rd.amalgam.index import opening
 pytestmark = pytest.mark.slow
 
 CHANGESETS = 1000  # fewer, and the indexes are inline
-STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 
 
 @pytest.fixture

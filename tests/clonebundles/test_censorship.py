@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testlib.bundled import Bundled, uploading
+from testlib.bundled import CLEAR, REFRESH, Bundled, uploading
 from testlib.environment import HG, git
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
 
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 SECRET = "do not read this"
 
 

@@ -9,14 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.bundled import Bundled, uploading
+from testlib.bundled import CLEAR, REFRESH, Bundled, uploading
 from testlib.environment import HG
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
-
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 
 
 def test_dead_generator_is_swept(published: Bundled) -> None:

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.bundled import Bundled, uploading
+from testlib.bundled import CLEAR, REFRESH, Bundled, uploading
 from testlib.environment import add_config, hg
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
-
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 
 
 def test_uploaded_bundles_are_read_back_and_then_named(fresh: Bundled) -> None:

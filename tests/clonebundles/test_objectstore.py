@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.bundled import Bundled
+from testlib.bundled import CLEAR, REFRESH, Bundled
 from testlib.environment import ENVIRONMENT, add_config, git, hg
 from testlib.faultproxy import Fault, FaultProxy, fault_proxy
 from testlib.hgserver import HgServer
@@ -22,8 +22,6 @@ from testlib.s3server import BUCKET, SECRET, S3Server, s3_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("s3-server")]
 
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{32}\.(bundle|hg)")
 MORE_THAN_A_PART = 40 << 20
 

@@ -7,15 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.bundled import FORMATS, Bundled
+from testlib.bundled import CLEAR, FORMATS, REFRESH, Bundled
 from testlib.environment import HG, captured, git, hg
 from testlib.hgserver import HgServer
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
-
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 
 
 def test_formats_for_hg_and_git_are_published_together(published: Bundled) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mercurial import error, hg as hgmod, ui as uimod
 from testlib import dockets
-from testlib.bundled import Bundled
+from testlib.bundled import CLEAR, REFRESH, Bundled
 from testlib.dockets import Change, Lines, given
 
 from hgext3rd.amalgam import docketfile
@@ -20,9 +20,6 @@ from hgext3rd.amalgam.files import Directory
 
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
-
-REFRESH = "admin::clone-bundles-refresh"
-CLEAR = "admin::clone-bundles-clear"
 
 
 def opened(bundled: Bundled) -> Any:

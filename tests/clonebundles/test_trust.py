@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from testlib.bundled import Bundled
 from testlib.dockets import edit
+from testlib.users import STRANGER
 
 # servers and generators are processes of their own
 pytestmark = [pytest.mark.slow, pytest.mark.needs("root")]
 
-STRANGER = 20001
 #: The configuration of a stranger's repository is not read.
 OWN = [
     "--config=extensions.amalgam=",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from testlib.environment import add_config
-from testlib.exported import Exported
+from testlib.exported import STRIP, Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
@@ -20,7 +20,6 @@ from hgext3rd.amalgam.index import opening
 
 pytestmark = pytest.mark.slow
 
-STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 MAPPED = "[experimental]\nmmapindexthreshold = 0\n"
 ENTRY_BYTES = 64
 CHANGESETS = 1000  # fewer, and the indexes are inline

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from testlib.environment import add_config, git
-from testlib.exported import Exported
+from testlib.exported import STRIP, Exported
 from testlib.meanwhile import export_while
 from testlib.small import repository
 
 pytestmark = pytest.mark.slow
-
-STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 
 
 def commit(store: Exported, *names: str) -> None:

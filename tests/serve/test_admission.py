@@ -20,16 +20,22 @@ from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, WORD, fetch_of, has_pack, planted, with_draft
 from testlib.slowclients import connected, endless_bytes
 from testlib.slowgit import SlowGit
-from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
+from testlib.webserver import (
+    AT_ONCE,
+    GIT_TYPE,
+    LS_REFS,
+    ON,
+    SERVICE,
+    WebServer,
+    answer_of,
+    serving,
+    until,
+)
 
 from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-AT_ONCE = "--config=amalgam.serve.queue-timeout=0"
-SERVICE = "info/refs?service=git-upload-pack"
-LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
 GROWTH_KIB = 8_000
 HEAVY = endless_bytes() + GROWTH_KIB * 1024
 

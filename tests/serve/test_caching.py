@@ -15,14 +15,12 @@ from mercurial.hgweb import hgweb
 from testlib.bundled import Bundled
 from testlib.environment import executable
 from testlib.exported import Exported
-from testlib.webserver import serving
+from testlib.webserver import ON, SERVICE, serving
 
 from hgext3rd.amalgam.clonebundles import validity
 from hgext3rd.amalgam.serve import pktlines, uploadpack
 from hgext3rd.amalgam.serve.errors import HttpError
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
 WANT = b"0032want " + b"1" * 40 + b"\n"
 OTHER = b"003ewant " + b"2" * 40 + b" no-progress"
 HAVE = b"0032have " + b"3" * 40 + b"\n"

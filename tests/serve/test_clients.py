@@ -16,13 +16,12 @@ from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, add_config, captured, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
-from testlib.webserver import WebServer, serving, started
+from testlib.webserver import SERVICE, WebServer, serving, started
 
 from hgext3rd.amalgam.serve import pktlines
 
 pytestmark = pytest.mark.slow
 
-SERVICE = "info/refs?service=git-upload-pack"
 SERVE = "--config=amalgam.git.serve=yes"
 MANY_REFS = 100_000
 WANT_BYTES = len("0032want \n") + 40

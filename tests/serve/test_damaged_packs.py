@@ -11,16 +11,13 @@ import pytest
 from testlib.environment import captured, git
 from testlib.exported import Exported, cut, edit, replace
 from testlib.hiding import fetch_of, has_pack
-from testlib.webserver import serving
+from testlib.webserver import ON, SERVICE, serving
 
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git import packfiles
 from hgext3rd.amalgam.serve.uploadpack import config_of
 
 pytestmark = pytest.mark.slow
-
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
 
 
 def _swap(pack: Path, other: Path) -> None:

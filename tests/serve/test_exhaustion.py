@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 from testlib.environment import HG, WITHOUT_BYTECODE
 from testlib.exported import Exported
-from testlib.webserver import GIT_TYPE, WebServer, serving, started, until
+from testlib.webserver import GIT_TYPE, ON, SERVICE, WebServer, serving, started, until
 
 from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
 LS_REFS = b"0014command=ls-refs\n0000"
 HEAD = (
     "POST /git-upload-pack HTTP/1.1\r\nHost: x\r\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from testlib.environment import ENVIRONMENT, HG, add_config, executable
 from testlib.exported import Exported
-from testlib.webserver import WebServer, serving, until
+from testlib.webserver import ON, SERVICE, WebServer, serving, until
 
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.files import Placement
@@ -24,8 +24,6 @@ from hgext3rd.amalgam.serve.freshness import Freshness
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
 IN_BACKGROUND = "--config=amalgam.serve.freshness=0"
 
 

@@ -20,15 +20,21 @@ import pytest
 from testlib.environment import ENVIRONMENT, captured, executable
 from testlib.exported import Exported
 from testlib.hiding import fetch_of
-from testlib.webserver import GIT_TYPE, WebServer, answer_of, serving, until
+from testlib.webserver import (
+    GIT_TYPE,
+    LS_REFS,
+    ON,
+    SERVICE,
+    WebServer,
+    answer_of,
+    serving,
+    until,
+)
 
 from hgext3rd.amalgam.serve.uploadpack import UploadPack
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
-LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
 # the same in each process that collects tests
 NOISE = random.Random(0).randbytes(200_000)
 LIMIT = "--config=amalgam.serve.max-body=100 KB"

@@ -14,11 +14,10 @@ from testlib.environment import add_config
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, PLANTED, unpublished, with_draft
-from testlib.webserver import WebServer, answer_of, serving
+from testlib.webserver import ON, WebServer, answer_of, serving
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 JSON = "application/json"
 NOWHERE = "0123456789" * 4
 

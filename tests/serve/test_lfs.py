@@ -17,11 +17,10 @@ from testlib.environment import ENVIRONMENT, HG, add_config, captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.slowgit import SlowGit
-from testlib.webserver import WebServer, serving
+from testlib.webserver import ON, WebServer, serving
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 TYPE = "application/vnd.git-lfs+json"
 GIT_LFS_TYPE = f"{TYPE}; charset=utf-8"
 BATCH = ".git/info/lfs/objects/batch"

@@ -18,11 +18,10 @@ from testlib.bundled import Bundled
 from testlib.environment import captured
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
-from testlib.webserver import WebServer, serving
+from testlib.webserver import ON, WebServer, serving
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 LANDING = {
     "paper": "shortlog",
     "coal": "shortlog",

@@ -18,13 +18,12 @@ from testlib.environment import git, publish_commits
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import fetch_of
-from testlib.webserver import WebServer, serving, until
+from testlib.webserver import ON, WebServer, serving, until
 
 from hgext3rd.amalgam.serve import limits
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 LAG_SECONDS = 5
 UNKNOWN = "1" * 40
 

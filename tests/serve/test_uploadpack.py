@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from testlib.environment import executable, git
 from testlib.exported import Exported
-from testlib.webserver import serving
+from testlib.webserver import ON, serving
 
 pytestmark = pytest.mark.slow
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
 
 #: What upload-pack of git 2.55.0 reads of the configuration of a repository, as in
 #: upload-pack.c, serve.c, ls-refs.c, refs.c, and the servers' parts of bundle-uri.c and

@@ -16,15 +16,12 @@ from testlib.exported import Exported
 from testlib.hgserver import HgServer
 from testlib.hiding import EVENTS, WORD, has_pack, planted, with_draft
 from testlib.users import User
-from testlib.webserver import WebServer, serving_as, until
+from testlib.webserver import AT_ONCE, ON, SERVICE, WebServer, serving_as, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("users")]
 
-ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
-SERVICE = "info/refs?service=git-upload-pack"
 OWNER = User(20001, 20001)
 WEB = User(20003, 20003)
-AT_ONCE = "--config=amalgam.serve.queue-timeout=0"
 TRUSTED = (f"--config=trusted.users={OWNER.uid}", AT_ONCE)
 READ_ONLY = "warning: git: the git store is not up to date, and this process may not"
 

@@ -18,6 +18,8 @@ from .environment import HG, add_items
 from .hgserver import HgServer, Outcome
 from .webserver import serving
 
+REFRESH = "admin::clone-bundles-refresh"
+CLEAR = "admin::clone-bundles-clear"
 FORMATS = ("git-v2", "cinnabar-v1")
 NAME = re.compile(r"[0-9a-f]{64}\.(bundle|hg)")
 _OWN = {"register", "bundles.list", "lock"}

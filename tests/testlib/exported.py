@@ -19,6 +19,8 @@ from hgext3rd.amalgam.gitstore.store import GitStore
 from .environment import git, publish_commits
 from .hgserver import HgServer, Outcome
 
+STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
+
 
 class Exported:
     """A repository at ``root`` and what amalgam made of it."""

@@ -20,6 +20,9 @@ from .environment import ENVIRONMENT, HG, ROOT
 HOMELESS = ENVIRONMENT | {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
 """The environment of what other users run."""
 
+#: A user who owns nothing else.
+STRANGER = 20001
+
 
 @dataclasses.dataclass(frozen=True)
 class User:

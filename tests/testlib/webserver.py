@@ -19,6 +19,11 @@ from .environment import ENVIRONMENT, HG
 from .users import HOMELESS, User
 
 GIT_TYPE = "application/x-git-upload-pack-request"
+#: Serves git.
+ON = ("--config=extensions.amalgam=", "--config=amalgam.git.serve=yes")
+AT_ONCE = "--config=amalgam.serve.queue-timeout=0"
+SERVICE = "info/refs?service=git-upload-pack"
+LS_REFS = b"0014command=ls-refs\n00010009peel\n0000"
 Process: TypeAlias = subprocess.Popen[bytes] | forkedserver.ForkedServer
 # what does not come in this time never does, however busy the machine is
 _LONGEST_SECONDS = 600

@@ -21,12 +21,12 @@ from testlib.environment import ENVIRONMENT, HG, add_config, captured, executabl
 from testlib.exported import Exported
 from testlib.followed import Followed
 from testlib.hgserver import HgServer
+from testlib.users import STRANGER
 from testlib.webserver import until
 
 from hgext3rd.amalgam import background
 from hgext3rd.amalgam.gitstore.export import request
 
-STRANGER = 20001
 #: Several exporters run until an export succeeds.
 NOWHERE = "/proc/amalgam"
 

@@ -11,7 +11,7 @@ import pytest
 from mercurial import context, obsolete, phases
 from mercurial.node import nullid
 from testlib.environment import add_config
-from testlib.exported import Exported
+from testlib.exported import STRIP, Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.files import Directory, Placement
@@ -21,7 +21,6 @@ from hgext3rd.amalgam.gitstore.git.branchtips import BranchTips
 DIALECT = b"cinnabar"
 BRANCHES = [b"default", b"stable", b"b", "\N{SNOWMAN} \\".encode()]
 STEPS = 120
-STRIP = ("--config", "extensions.strip=", "strip", "-q", "--no-backup")
 TIPS = ".hg/amalgam/map/cinnabar.tips"
 
 

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 from mercurial import error
 from testlib.environment import HG, captured, executable, hg
+from testlib.users import STRANGER
 
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore.git.process import Git, Owner
 
 pytestmark = pytest.mark.slow
 
-STRANGER = 20001
 EMPTY_TREE = b"4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 NOWHERE = b"1234567890123456789012345678901234567890"
 FULL_LIST = "file:git:http:https:ssh"
