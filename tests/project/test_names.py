@@ -42,6 +42,7 @@ FOREIGN = {
     *("malloc", "memfd", "strace", "zstdmt"),
     *("isal_create_hufftables", "read_ahead_kb"),
     *("changegroup.getbundler", "maintenance.strategy", "uploadpack.blobPackfileUri"),
+    "push.pushOption",
 }
 #: Words of docstrings that the package has in no code.
 FOREIGN_IN_DOCSTRINGS = {

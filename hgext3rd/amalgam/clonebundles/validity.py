@@ -209,7 +209,7 @@ def mark_of(repo: RepoT) -> str | None:
 
 def outlived(repo: RepoT) -> list[Any]:
     """Return the bundles in the state that must not be named any more."""
-    found = clonebundles.read_auto_gen(repo)
+    found = published_bundles(repo)
     return [it for it in found if it.ready and not it.may_be_named(repo)]
 
 

@@ -231,7 +231,7 @@ class RefNames:
         return not self._names.isdisjoint(_parents(name))
 
     def clash(self, name: bytes) -> bytes:
-        """Return a name that cannot exist beside ``name``; empty if there is none."""
+        """Return a name that cannot exist beside ``name``, or an empty one."""
         if name in self._directories:
             return min(it for it in self._names if it.startswith(name + b"/"))
         others = (it for it in (name, *_parents(name)) if it in self._names)
