@@ -193,7 +193,9 @@ class Callgrind(Instrument):
         counts = [
             int(count)
             for path in found
-            for count in re.findall(r"(?m)^(?:summary|totals): (\d+)", path.read_text())
+            for count in re.findall(
+                r"(?m)^(?:summary|totals): (\d+)", path.read_text()
+            )[:1]
         ]
         return Measured({"instructions": sum(counts)}, files=list(map(str, found)))
 

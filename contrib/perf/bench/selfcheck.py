@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import runner
@@ -17,8 +19,6 @@ from .report import comparison
 from .results import Results
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .instruments import Instrument
     from .subject import Subject
 
@@ -31,7 +31,7 @@ def check(plan: runner.Plan, directory: Path, trials: int) -> int:
     (subject,), (instrument,) = plan.subjects, plan.instruments
     equal = _with_loop(subject, directory / "equal", 0)
     (*_, sample) = _measured(plan, equal).samples
-    whole, turn = sample.values[instrument.measures], _turn(instrument, directory)
+    whole, turn = sample.values[instrument.measures], _turn(instrument)
     slower = _with_loop(subject, directory / "slower", int(SLOWER * whole / turn))
     wrong = 0
     for trial in range(1, trials + 1):
@@ -64,12 +64,13 @@ def _measured(plan: runner.Plan, subject: Subject) -> Results:
     return results
 
 
-def _turn(instrument: Instrument, directory: Path) -> float:
+def _turn(instrument: Instrument) -> float:
     """Return the cost of a turn of the loop."""
     costs = []
     for turns in (1_000_000, 2_000_000):
         program = f"{_LOOP.format(turns)}uisetup(None)"
         command = Command([sys.executable, "-c", program])
-        costs.append(instrument.measure(command, directory).values)
+        with tempfile.TemporaryDirectory() as files:
+            costs.append(instrument.measure(command, Path(files)).values)
     more, less = costs[1][instrument.measures], costs[0][instrument.measures]
     return (more - less) / 1_000_000
