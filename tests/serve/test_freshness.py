@@ -261,6 +261,34 @@ def test_local_tag_in_the_place_of_a_tag_is_seen(store: Exported) -> None:
     assert not freshness.look(git_store).is_current
 
 
+def test_end_of_an_unresolved_merge_is_seen(store: Exported) -> None:
+    """Mercurial shows both sides of it, even an obsolete one that is no parent."""
+    with (store.root / ".hg" / "hgrc").open("a") as file:
+        file.write("[experimental]\nevolution = all\n[phases]\nnew-commit = draft\n")
+    path = store.root / "merged"
+    path.write_text("base\n")
+    store.hg("commit", "-qAm", "base")
+    path.write_text("left\n")
+    store.hg("commit", "-qm", "left")
+    left = store.hg("log", "-r", ".", "-T", "{node}")
+    store.hg("update", "-q", ".^")
+    path.write_text("right\n")
+    store.hg("commit", "-qm", "right")
+    store.hg("update", "-q", left)
+    path.write_text("uncommitted\n")
+    store.run("update", "-q", "--merge", "tip", "--tool", "internal:fail")
+    store.hg("debugobsolete", left)
+    shown = ("log", "-T", "{node} {gitnode}\n")
+    store.hg("git::export")
+    assert f"{left} " in store.hg(*shown)
+    repo = store.open()
+    git_store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    assert freshness.look(git_store).is_current
+    store.hg("resolve", "--mark", "--all")
+    assert left not in store.hg(*shown)
+    assert not freshness.look(git_store).is_safe
+
+
 @pytest.mark.torture
 def test_packs_of_exports_for_requests_are_rolled_up(store: Exported) -> None:
     enable(store)

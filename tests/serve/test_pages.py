@@ -152,6 +152,18 @@ def test_who_may_not_fetch_sees_none_of_it(
         assert found.get("gitnode") is None
 
 
+def test_page_that_a_style_lacks_is_answered_as_by_mercurial(
+    exported_template: Exported,
+) -> None:
+    """The page of the error has the keywords already."""
+    with serving(exported_template.root) as stock:
+        expected = stock.ask("summary?style=paper")
+    with serving(exported_template.root, *ON) as web:
+        answered = web.ask("summary?style=paper")
+    assert answered[0] == expected[0] == 403
+    assert answered[2].count(b"<html") == expected[2].count(b"<html")
+
+
 def test_base_url_is_respected(exported_template: Exported) -> None:
     base = "--config=web.baseurl=https://hg.example.org:8443/"
     with serving(exported_template.root, *ON, base, "--prefix=/some where") as web:

@@ -268,8 +268,9 @@ def _files_of(repo: RepoT) -> list[bytes]:
     # a local tag stands before one of the same name that others see
     files.append(repo.vfs.join(b"localtags"))
     if repo.svfs.exists(b"obsstore"):
-        # like local tags, it keeps obsolete changesets from being hidden
-        files.append(repo.vfs.join(b"dirstate"))
+        # like local tags, they keep obsolete changesets from being hidden
+        pinning = (b"dirstate", b"merge/state", b"merge/state2")
+        files += map(repo.vfs.join, pinning)
     return files
 
 

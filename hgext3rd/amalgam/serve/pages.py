@@ -184,8 +184,11 @@ def send(
     """Answer with the page ``name``, as ``requestcontext.sendtemplate``."""
     load(sys.modules[__name__])
     ui = rctx.repo.ui
-    if is_enabled(ui) and wants_serve(ui):
-        page, tmpl = _Page(rctx), rctx.tmpl
+    tmpl = rctx.tmpl
+    # the page of an error follows one that failed, with the same keywords
+    is_first = b"gitnode" not in tmpl.defaults
+    if is_first and is_enabled(ui) and wants_serve(ui):
+        page = _Page(rctx)
         keyword = registrar.templatekeyword(tmpl.defaults)
         keyword(b"gitnode", requires=())(
             lambda context, mapping: page.commit_of(context.symbol(mapping, b"node"))
