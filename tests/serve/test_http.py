@@ -154,6 +154,18 @@ def test_malformed_request_has_a_status(web: WebServer, body: bytes) -> None:
     assert web.ask(SERVICE)[0] == 200
 
 
+@pytest.mark.parametrize("protocol", ["version=0", "version=1", "version=2"])
+def test_request_to_which_git_writes_nothing_is_answered(
+    web: WebServer, protocol: str
+) -> None:
+    want = b"0032want " + b"0" * 40 + b"\n"
+    bodies = (b"0000", b"00000000", b"0001", b"00010000", b"0009done\n", want)
+    for body in bodies:
+        status, _headers, said = post(web, body, Git_Protocol=protocol)
+        assert status in (200, 400), body
+        assert b"Internal" not in said, body
+
+
 def test_object_that_is_not_there_is_an_error_of_git(web: WebServer) -> None:
     body = b"0012command=fetch\n00010032want " + b"1" * 40 + b"\n0009done\n0000"
     status, _headers, said = post(web, body)

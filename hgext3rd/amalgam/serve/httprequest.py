@@ -430,9 +430,8 @@ class GitRequest:
         self.connection.break_off()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield git's output."""
-        assert self.running is not None
-        while piece := self.running.read():
+        """Yield git's output; nothing if git has ended without any."""
+        while self.running and (piece := self.running.read()):
             self.progress()
             yield piece
             self.progress()  # the server has taken it
