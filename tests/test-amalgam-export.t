@@ -71,6 +71,9 @@ Each export is one line in the log of hg, whoever started it:
   $ hg phase --draft .
   $ hg git::export -q
   $ hg phase --public .
+  $ hg blackbox | grep -c 00changelog
+  0
+  [1]
   $ hg blackbox | sed -n 's/.*> \(exported.*\) in .*/\1/p'
   exported 0 changesets: 0 objects, 0 bytes, 0 refs changed, 0 drafts gone,
   exported 1 changesets: * objects, * bytes, 1 refs changed, 0 drafts gone, (glob)

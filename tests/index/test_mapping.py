@@ -192,7 +192,7 @@ class Curious:
         self.lines: list[bytes] = []
 
     def tracked(self, event: bytes) -> bool:
-        return event == b"amalgam" and self.repo is not None
+        return event == b"amalgam-index" and self.repo is not None
 
     def log(self, ui: Any, event: bytes, msg: bytes, opts: Any) -> None:
         self.lines.append(b"%d changesets; %s" % (len(self.repo.changelog), msg))

@@ -98,7 +98,7 @@ class _Switch:
         """
         unlogged, self.unlogged = self.unlogged, {}
         for name, decided in unlogged.items():
-            self.ui.log(b"amalgam", b"%s: %s\n", name, decided.explain())
+            self.ui.log(b"amalgam-index", b"%s: %s\n", name, decided.explain())
 
 
 def opened_index(revlog: Any) -> Opened | None:
@@ -287,7 +287,7 @@ def updatecaches(
         load(refresh)
     problem = refresh.renew(repo, switch.site, switch.config, before)
     if problem:
-        switch.ui.log(b"amalgam", b"snapshots were not renewed: %s\n", problem)
+        switch.ui.log(b"amalgam-index", b"snapshots were not renewed: %s\n", problem)
 
 
 def close(orig: Callable[..., None], repo: RepoT) -> None:
