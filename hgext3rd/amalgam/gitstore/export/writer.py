@@ -379,6 +379,13 @@ class StoreWriter:
         """Remove files that a killed run left, and segments merged into others."""
         self._store.require_lock()
         directory = self._store.maps.directory
+        # first, since the announcement of the others needs room on the disk
+        kept = frozenset(map(os.fsencode, self.docket.map_files))
+        ours = self._dialect + b"-"
+        for name in directory.names():
+            is_ours = name.startswith(ours) and name.endswith(_SUFFIXES)
+            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
+                directory.remove(name)
         pending = self._store.pending_packs()
         packs = [pack for pack in pending if pack not in self.docket.packs]
         if packs:
@@ -387,12 +394,6 @@ class StoreWriter:
                 summaries.remove_those_of_packs(self._repository)
         self._repository.remove_packs(packs)
         directory.remove(self._store.pending)
-        kept = frozenset(map(os.fsencode, self.docket.map_files))
-        ours = self._dialect + b"-"
-        for name in directory.names():
-            is_ours = name.startswith(ours) and name.endswith(_SUFFIXES)
-            if name.startswith(TEMPORARY) or (is_ours and name not in kept):
-                directory.remove(name)
         self._repository.remove_debris()
 
     def emptied(self, docket: Docket) -> Docket:
