@@ -8,10 +8,10 @@ A bundle has a URL below ``amalgam.bundles.public-url``; or, with links, the URL
 hgweb, which answers with a link. A link is made for each request and kept nowhere.
 While it is valid, it is a secret: it is in no error and no log. Nor are credentials.
 
-The writer of a bundle writes into a FIFO. A thread reads it, hashes, and uploads, so
-only some parts of the bundle are on this machine, in memory. The object exists after
-the last part is confirmed, and only if the writer has succeeded: a failing writer
-closes its file, too.
+The writer of a bundle (``newbundle``) writes into a FIFO. A thread reads it, hashes,
+and uploads, so only some parts of the bundle are on this machine, in memory. The object
+exists after the last part is confirmed, and only if the writer has succeeded: a failing
+writer closes its file, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Publication: from a generated file to bytes that clients can read, and back.
 
 A bundle is named after its content and never changes. It goes into a directory, into an
-object store, or to the operator's command. It is advertised only after its published
-bytes were read back and compared. For generators only.
+object store (``newbundle`` has uploaded it while it was written), or to the operator's
+command. It is advertised only after its published bytes were read back and compared.
+For generators only.
 
 In an object store, an entry is lost if its object is missing. An orphan is an object or
 upload with a key of this repository, without an entry, and older than the retention.

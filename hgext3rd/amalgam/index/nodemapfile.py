@@ -2,9 +2,9 @@
 
 ``docs/formats/nodemap.rst`` is the format. The docket is text and is replaced as a
 whole. It names the revisions of the snapshot that are in the data file, and their
-place. The core writes and reads the data file. Named bytes never change, so the file
-can be mapped. It counts only in the file state that the docket names. An unreadable map
-is made again by the next renewal.
+place. The core writes and reads the data file (``rust/revlog/src/nodemap/file.rs``).
+Named bytes never change, so the file can be mapped. It counts only in the file state
+that the docket names. An unreadable map is made again by the next renewal.
 
 The caller holds the lock of the directory, so one renewal runs at a time.
 """

@@ -1,5 +1,8 @@
 """A push from its commands to its result, in eight steps.
 
+1. limits and options; 2. commands against refs; 3. new commits; 4. refusals; 5. tags
+and order; 6. conversion; 7. under the lock, comparison and transaction; 8. export.
+
 Refusals are decided and commits converted before any lock is taken. Under Mercurial's
 locks, the refs and the base changesets are compared again, then all is applied in one
 transaction, or nothing. Only a ref that has moved meanwhile leads back to step 2. An

@@ -1,7 +1,8 @@
 """Admission: all checks of a client before git is started for it.
 
 They are the same for all transports: configuration, trust in the repository's owner,
-the view that Mercurial would show, freshness, hooks, and a slot.
+the view that Mercurial would show, freshness, hooks, and a slot. A request waits for
+an export, also for a first one, in ``freshness``.
 
 A load balancer may send the requests of one fetch to several servers. A client that saw
 a new commit on one of them then wants it from another, which waits until it has pulled

@@ -1,4 +1,7 @@
 //! Verification of texts by their nodes, several at a time.
+//!
+//! Callers: `objects/blobs` for files, `read/manifests/proof` for manifests, `read/changelog` for
+//! changesets.
 
 use revlog::node::parents_prefix;
 use revlog::{Node, Parents, Rev, Revlog};
