@@ -60,6 +60,8 @@ def test_option_that_is_given_twice_is_refused(server: PushServer) -> None:
     clone = server.existing("clone")
     said = clone.refused("-o", "branch=a", "-o", "branch=b", "HEAD:refs/heads/work")
     assert "push option 'branch' is given twice" in said
+    said = clone.refused("-o", "branch=a", "HEAD~1:refs/heads/a", "HEAD:refs/heads/y")
+    assert "no branch 'a' is pushed" in said
     said = clone.refused("-o", "branch=a", "HEAD~1:refs/heads/work")
     assert "no new commits for the Mercurial branch 'a'" in said
     said = clone.refused("-o", "branch=a", "HEAD:refs/heads/default")

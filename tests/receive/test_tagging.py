@@ -59,6 +59,60 @@ def test_first_push_may_have_tags(tmp_path: Path, how: str) -> None:
         server.check()
 
 
+@pytest.mark.parametrize("more", [(), ("--atomic", ":t0")])
+def test_tag_that_cannot_be_deleted_is_refused(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    """Its commit has a file that is too large; that is said once."""
+    with pushable(tmp_path, ON, "--config=amalgam.serve.max-push-file=200") as server:
+        for number in range(4):
+            server.hg("tag", "-r", "0", f"t{number}", "-d", "5 0")
+        clone = server.clone()
+        before = server.log()
+        said = clone.refused(*more, ":t1")
+        assert "a file is larger than 200 bytes" in said
+        assert server.log() == before
+        server.check()
+
+
+def test_tags_are_on_the_branch_of_a_clone_even_if_its_push_is_refused(
+    tmp_path: Path,
+) -> None:
+    with pushable(tmp_path, ON) as server:
+        server.hg("branch", "-q", "stable")
+        server.hg("commit", "-qm", "stable", "-d", "5 0")
+        server.hg("bookmark", "-r", "0", "@")
+        clone = server.clone()
+        first = clone.git("rev-parse", "origin/@")
+        clone.git("checkout", "-q", "stable")
+        clone.commit("new")
+        refs = ("HEAD^{tree}:refs/heads/@", "stable", f"{first}:refs/tags/v1")
+        said = clone.refused("-f", *refs)
+        assert "only commits can be pushed to a branch" in said
+        assert "on top of 'refs/heads/@': fetch it" in said
+        assert server.log()[-1].startswith("default|@|public|Added tag v1")
+        assert tags(server) == {"v1": "number 0"}
+        server.check()
+
+
+def test_first_tags_where_git_users_see_no_tips(tmp_path: Path) -> None:
+    hgrc = "[amalgam]\ngit.refs = bookmarks tags\n"
+    with pushable(tmp_path, ON, hgrc=hgrc) as server:
+        server.hg("--config", "extensions.strip=", "strip", "-q", "0", "--no-backup")
+        git(tmp_path, "init", "-q", "-b", "main", "new")
+        clone = Clone(tmp_path / "new")
+        clone.git("remote", "add", "origin", server.web.url)
+        clone.commit("first")
+        clone.git("tag", "v1")
+        assert "on top of 'refs/heads/main': fetch it" in clone.pushed("main", "v1")
+        clone.git("pull", "-q", "--ff-only", "origin", "main")
+        clone.commit("second")
+        said = clone.refused("main", "HEAD:refs/tags/v2")
+        assert "there is no branch 'refs/heads/default' for tags" in said
+        assert server.log()[-1] == "default|main|public|second"
+        server.check()
+
+
 def test_tag_is_a_commit_that_is_reported(server: PushServer, clone: Clone) -> None:
     old = clone.git("rev-parse", "HEAD~1")
     clone.git("tag", "v1", old)

@@ -31,7 +31,7 @@ from .apply import listening
 from .commands import ZERO, PushRefusedError, PushResult
 from .convert import ANCESTOR, Conversion
 from .graph import read as read_graph
-from .refplan import RACED, view_of
+from .refplan import RACED, TAG, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -258,7 +258,7 @@ class PushRun:
             plan = refplan.checked(planned, graph, options.branch)
             if not self._has_updates(plan):
                 break
-            self._check_name(options, plan)
+            self._check_name(options, plan, graph)
             try:
                 # 5. the commit of the tags, and the order of all commits
                 tagged, plan, extended = self._with_tags(plan, graph, options, out)
@@ -270,7 +270,11 @@ class PushRun:
                 # 6. the conversion
                 conversion = self._convert(extended, order, options, out)
             except CommitsRefusedError as exc:
-                planned = planned.refusing(self._blamed(planned, graph, exc.refused))
+                refused = self._blamed(planned, graph, exc.refused)
+                if refused.keys().isdisjoint(it.command.ref for it in planned.updates):
+                    sentence = self._explained(exc.refused)
+                    raise PushRefusedError(sentence) from None
+                planned = planned.refusing(refused)
             else:
                 return ReadyPush(plan, extended, conversion, tagged)
         return None
@@ -286,13 +290,16 @@ class PushRun:
         repo = self._push.pusher.repo
         pushoptions.check_branch(options.branch, repo, has_commits=bool(commits))
 
-    def _check_name(self, options: PushOptions, plan: RefPlan) -> None:
-        """Refuse a new named branch if no ref of the push has its name.
+    def _check_name(
+        self, options: PushOptions, plan: RefPlan, graph: PushGraph
+    ) -> None:
+        """Refuse a new named branch if no ref of a new commit has its name.
 
         Unless git cannot have such a ref.
         """
         name = encoding.fromlocal(options.branch)
-        refs = {it.command.ref for it in plan.updates if it.command.new != ZERO}
+        updates = (it.command for it in plan.updates)
+        refs = {it.ref for it in updates if it.new in graph.parents}
         if name and RefNames().may_have(name) and HEADS + name not in refs:
             raise PushRefusedError(
                 _(
@@ -316,14 +323,15 @@ class PushRun:
         try:
             if options.branch:
                 raise PushRefusedError(_(b"push tags without -o branch=NAME"))
-            base = plan.branch_of_tags().command.new
+            branch = plan.branch_of_tags(graph)
+            base = branch.command.new
             graph = graph._replace(nodes={**graph.nodes, **self._known([base])})
             nodes = {**graph.nodes}
             if any(it.command.new in graph.parents for it in plan.tags):
                 order = graph.needed(plan.tips)
                 nodes |= self._convert(graph, order, options, out).changesets
             oid = tagging.commit(git, base, plan.tag_changes(nodes), user)
-            return oid, plan.with_tags(oid), graph.with_commit(oid, base)
+            return oid, plan.with_tags(branch, oid), graph.with_commit(oid, base)
         except PushRefusedError as exc:
             refused = {it.command.ref: exc.sentence for it in plan.tags}
             return b"", plan.refusing(refused), graph
@@ -367,8 +375,12 @@ class PushRun:
         """Return the refs that cannot change because of ``refused``, with sentences."""
         if self._push.request.is_atomic or len(plan.updates) == 1:
             sentence = self._explained(refused)
-            changed = (it.command for it in plan.updates if it.command.new != ZERO)
-            return {command.ref: sentence for command in changed}
+            # a deleted tag is a commit, too
+            return {
+                it.command.ref: sentence
+                for it in plan.updates
+                if it.command.new != ZERO or it.kind == TAG
+            }
         causes = [it for it in refused if it.reason != ANCESTOR] or [*refused]
         pushed = [it.oid for it in causes if it.oid in graph.parents]
         refs = plan.leading_to(graph, pushed) if pushed else {}
@@ -431,8 +443,9 @@ class PushRun:
             ) from None
         if ready.tagged:
             line = _(b"the tags are changeset %s on top of '%s': fetch it")
-            head = ready.plan.state.head
-            lines.append(line % (new[ready.tagged][:_SHORT], head))
+            updates = ready.plan.updates
+            refs = [it.command.ref for it in updates if it.command.new == ready.tagged]
+            lines.append(line % (new[ready.tagged][:_SHORT], refs[0]))
         return lines
 
     def _note_applied(self, _transaction: object) -> None:

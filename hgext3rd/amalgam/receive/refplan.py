@@ -20,6 +20,7 @@ without the refs that do not fit the named branches of their commits, and
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from mercurial import bookmarks, encoding, error, scmutil
@@ -193,7 +194,7 @@ class RefPlan(Record):
     def refusing(self, sentences: Mapping[bytes, bytes]) -> RefPlan:
         """Return the plan without some refs. The first sentence about a ref counts."""
         refused = {**sentences, **self.refused}
-        left = (it for it in self.updates if it.command.ref not in refused)
+        left = (it for it in self.updates if it.command.ref not in sentences)
         return self._replace(updates=tuple(left), refused=refused)
 
     @property
@@ -234,11 +235,11 @@ class RefPlan(Record):
             for it in self.tags
         ]
 
-    def branch_of_tags(self) -> RefUpdate:
+    def branch_of_tags(self, graph: PushGraph) -> RefUpdate:
         """Return the branch that gets the commit of the tags: the one of a clone.
 
-        If there is none yet, it becomes the tip of the branch ``default``, on top of
-        the first branch of the push.
+        In the first push of all, it is the tip of the branch ``default``, on top of the
+        first pushed branch; or, where git users see no tips, that branch.
         """
         ref = self.state.head
         branches = [
@@ -247,26 +248,25 @@ class RefPlan(Record):
         for update in branches:
             if update.command.ref == ref:
                 return update
+        if branches and not self.state.refs:
+            first = branches[0]
+            on_default = _branch(self, graph, first.command.new) == b"default"
+            is_new = b"default" not in self.state.view.branchmap()
+            if b"tips" in self.store.config.refs and on_default and is_new:
+                command = RefCommand(ZERO, first.command.new, HEADS + b"default")
+                return RefUpdate(command, TIP, b"default")
+            return first
         found = self.state.stands_for(ref)
-        if found is None and branches:
-            tip = branches[0].command.new
-            names = self.state.view.branchmap()
-            if b"tips" in self.store.config.refs and b"default" not in names:
-                return RefUpdate(RefCommand(ZERO, tip, ref), TIP, b"default")
-            return branches[0]
         oid = self.state.oids(self.store, [ref])[ref]
         if found and not oid:
             raise PushRefusedError(RACED)
         is_there = oid != ZERO
         if not found or not is_there or ref in (it.command.ref for it in self.updates):
-            raise PushRefusedError(
-                _(b"there is no branch '%s' for tags; push a branch with them") % ref
-            )
+            raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
         return RefUpdate(RefCommand(oid, oid, ref), *found)
 
-    def with_tags(self, oid: bytes) -> RefPlan:
-        """Return the plan with the branch of the tags at their commit ``oid``."""
-        base = self.branch_of_tags()
+    def with_tags(self, base: RefUpdate, oid: bytes) -> RefPlan:
+        """Return the plan with branch ``base`` at the commit of the tags, ``oid``."""
         others = (it for it in self.updates if it != base)
         update = base._replace(command=base.command._replace(new=oid))
         return self._replace(updates=(*others, update))
@@ -319,7 +319,8 @@ def planned(
     plan = RefPlan(repo, store, state, (), {})
     oids = state.oids(store, (it.ref for it in commands))
     kinds = _kinds(git, (it.new for it in commands if it.new != ZERO))
-    deleted = (it.ref for it in commands if it.new == ZERO)
+    counts = Counter(it.ref for it in commands)
+    deleted = (it.ref for it in commands if it.new == ZERO and counts[it.ref] == 1)
     missing = [ref for ref in deleted if oids[ref] == ZERO and _is_known_kind(ref)]
     refused = _Refusals({ref: RACED for ref in raced if ref not in missing})
     updates, seen = [], set()
@@ -446,6 +447,7 @@ def _checked(
         )
     if branch == update.name and is_new and b"tips" in plan.store.config.refs:
         # it becomes the tip of that branch, and needs no bookmark
+        _check_clash(names, command.ref.removeprefix(HEADS))
         return update._replace(kind=TIP)
     _check_new_bookmark(plan, update.name, branch, names)
     return update
@@ -483,6 +485,11 @@ def _check_new_bookmark(
         raise PushRefusedError(
             _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
         )
+    _check_clash(names, shown)
+
+
+def _check_clash(names: RefNames, shown: bytes) -> None:
+    """Refuse a new branch that git cannot have beside ``names``; else add it."""
     if clash := names.clash(shown):
         raise PushRefusedError(
             _(b"the name clashes with the branch '%s'; choose another one") % clash
