@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Measure, write the results, and say what differs."""
+    """Measure, write the results, and name the differences."""
     subjects: list[Subject] = []
     for text in options.subject:
         hg = subjects[0].hg if subjects else None

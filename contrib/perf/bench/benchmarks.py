@@ -27,7 +27,7 @@ class Export(Benchmark):
     kinds: ClassVar[tuple[str, ...]] = ("amalgam", "cinnabar", "hg-git", "fast-export")
 
     def setup(self, job: Job) -> None:
-        """Remove what the last run made."""
+        """Remove the output of the last run."""
         copy = job.copy()
         for made in (".hg/amalgam", ".hg/git", ".hg/git-mapfile"):
             Job(job.subject, job.repository, copy).fresh(made)
@@ -59,7 +59,7 @@ class Export(Benchmark):
 
 
 class ExportNothing(Export):
-    """What there is to do when nothing has changed."""
+    """Another run when nothing has changed."""
 
     name = "export-nothing"
     title = "export of nothing new"
@@ -72,7 +72,7 @@ class ExportNothing(Export):
             super().run(job).output()
 
     def run(self, job: Job) -> Command:
-        """Ask for what is new."""
+        """Ask for new changesets."""
         if job.subject.kind == "cinnabar":
             return job.subject.command("-C", str(job.work / "git"), "fetch", "-q")
         return super().run(job)
@@ -176,7 +176,7 @@ class Log(Benchmark):
         return self._with_repository(job, "log", "-l", "5")
 
     def answer(self, job: Job) -> Answer:
-        """What it prints."""
+        """Its output."""
         return {"output": _digest(self.run(job).output())}
 
     def _with_repository(self, job: Job, *words: str) -> Command:

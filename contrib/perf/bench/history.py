@@ -54,12 +54,12 @@ class Revision:
 
     @property
     def order(self) -> tuple[str, int, bool, str]:
-        """By what revisions are sorted: several commits may be of one second."""
+        """Sort key of revisions: several commits may be of one second."""
         return self.date, self.ancestors, self.modified, self.oid
 
     @property
     def name(self) -> str:
-        """What it is called on pages."""
+        """Its name on pages."""
         return self.oid[:SHORT] + "+" * self.modified
 
     @classmethod
@@ -97,7 +97,7 @@ def keep(results: Results, revision: Revision, directory: Path) -> Path:
 
 
 def read(directory: Path) -> Kept:
-    """Return what is in a directory, by the date of the commit.
+    """Return the results in a directory, by the date of the commit.
 
     ``InputError`` if a file is none of these, or if there is none.
     """
@@ -115,7 +115,7 @@ def read(directory: Path) -> Kept:
 
 
 def of_one_machine(kept: Kept) -> tuple[Kept, int]:
-    """Return what was measured on the machine of the last run, and the others' number.
+    """Return the results of the machine of the last run, and the others' number.
 
     Numbers of two machines are no trend.
     """
@@ -253,7 +253,7 @@ class Trend:
 
 
 def trends(kept: Kept, subject: str) -> Iterator[Trend]:
-    """Yield what was measured of a subject at more than one revision."""
+    """Yield the results of a subject that has several revisions."""
     found: dict[Key, dict[Revision, list[float]]] = {}
     for revision, several in kept:
         for results in several:

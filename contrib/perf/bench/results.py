@@ -92,7 +92,7 @@ def merge(several: Iterable[Results]) -> Results:
 
 
 def machine_facts() -> Facts:
-    """Return what this machine is, and its load now."""
+    """Describe this machine and its present load."""
     return {
         "platform": platform.platform(),
         "cpu": _cpu(),
@@ -104,7 +104,7 @@ def machine_facts() -> Facts:
 
 
 def machine_name(facts: Facts) -> str:
-    """Return what kind of machine it is."""
+    """Describe the kind of machine."""
     memory = facts["memory_bytes"]
     gigabytes = memory / 2**30 if isinstance(memory, int) else 0
     return f"{facts['cpu']}, {facts['cores']} cores, {gigabytes:.0f} GB"

@@ -99,7 +99,7 @@ def explanation(results: Results, page: Path) -> None:
 
 
 def _fill(page: Path, target: str, lines: list[str]) -> None:
-    """Replace what is between two lines of a page."""
+    """Replace the text between two lines of a page."""
     begin, end = BEGIN.format(target), END.format(target)
     before, found_begin, rest = page.read_text().partition(begin)
     _old, found_end, after = rest.partition(end)
