@@ -81,6 +81,27 @@ The configuration of an hgweb with many repositories has the address, too:
   > EOS
   $ hg git::clone-command --web-conf ../hgweb.conf
   git clone https://hg.example.org/root/in/project
+
+Elsewhere, it prints all that git clients may clone there:
+
+  $ hg clone -q . ../unserved && hg clone -q -U . ../second
+  $ cp .hg/hgrc ../second/.hg/
+  $ cd .. && hg git::clone-command --web-conf hgweb.conf
+  warning: nothing is exported yet
+  (run 'hg git::export', or the first clone has to wait)
+  warning: 'in/unserved' is left out: git clients are not served from this repository
+  git clone https://hg.example.org/root/in/project
+  git clone https://hg.example.org/root/in/second
+  $ hg git::clone-command https://example.org/project
+  abort: there is no Mercurial repository here (.hg not found)
+  (name one with -R, or the configuration of hgweb with --web-conf)
+  [10]
+  $ printf '[web]\nbaseurl = https://hg.example.org\n[paths]\n/unserved = %s\n' "$TESTTMP/unserved" > none.conf
+  $ hg git::clone-command --web-conf none.conf
+  warning: 'unserved' is left out: git clients are not served from this repository
+  [1]
+  $ rm -r unserved second && cd project
+
   $ hg git::clone-command --web-conf ../hgweb.conf https://example.org/
   abort: cannot specify both --web-conf and an address
   [10]

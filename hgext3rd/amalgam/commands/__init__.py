@@ -167,8 +167,11 @@ def git_export(ui: UiT, repo: RepoT, **opts: Any) -> int:
     ],
     _(b"[--web-conf FILE | URL]"),
     helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+    optionalrepo=True,
 )
-def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> int:
+def git_clone_command(
+    ui: UiT, repo: RepoT | None, url: bytes = b"", **opts: Any
+) -> int:
     """print the command that clones with git
 
     Examples::
@@ -183,9 +186,10 @@ def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> in
 
     Without URL, the address is ``web.baseurl`` if the repository's own ``.hg/hgrc``
     sets it. With --web-conf, it is found in the configuration of an hgweb: in its
-    ``[paths]`` and ``web.baseurl``. If no address is known, print the command for
-    users of this machine, and warn. ``[paths]`` of the repository itself are not
-    looked at: they name other repositories.
+    ``[paths]`` and ``web.baseurl``. Outside of a repository, that prints the commands
+    for all repositories of this hgweb that git clients may clone. If no address is
+    known, print the command for users of this machine, and warn. ``[paths]`` of the
+    repository itself are not looked at: they name other repositories.
 
     If there are bundles for git, the second command starts with them (git 2.39 and
     later). With ``amalgam.serve.bundle-uri``, the third one lets git find them (git
@@ -197,6 +201,8 @@ def git_clone_command(ui: UiT, repo: RepoT, url: bytes = b"", **opts: Any) -> in
     :transport:   String. ``http``, ``https``, ``ssh`` or ``file``.
     :url:         String. The address in the command; for ``file``, a path.
     :bundles_url: String. The list of bundles in the command; empty if there is none.
+
+    Returns 0 on success, 1 if git clients may clone none of several repositories.
     """
     from . import clone
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, util
 from mercurial.hgweb import hgwebdir_mod
 from mercurial.i18n import _
-from mercurial.utils import urlutil
+from mercurial.utils import stringutil, urlutil
 
 from .. import compat
 from ..config import GitConfig, ServeConfig, wants_serve
@@ -61,13 +61,35 @@ class Way(Record):
         return os.fsencode(shlex.join(map(os.fsdecode, words)))
 
 
-def run(ui: UiT, repo: RepoT, url: bytes, **opts: Any) -> int:
-    """Answer ``git::clone-command``."""
+def run(ui: UiT, repo: RepoT | None, url: bytes, **opts: Any) -> int:
+    """Answer ``git::clone-command``; ``repo`` is None outside of a repository."""
     if url and opts["web_conf"]:
         raise error.InputError(_(b"cannot specify both --web-conf and an address"))
-    address = _given(url) if url else b""
     if opts["web_conf"]:
-        repo, address = _in_web_conf(ui, repo, opts["web_conf"])
+        ways = [*_in_web_conf(ui, repo, opts["web_conf"])]
+    elif repo is None:
+        raise error.InputError(
+            _(b"there is no Mercurial repository here (.hg not found)"),
+            hint=_(b"name one with -R, or the configuration of hgweb with --web-conf"),
+        )
+    else:
+        ways = _of_repository(ui, repo, _given(url) if url else b"")
+    byte_opts = {name.encode(): value for name, value in opts.items()}
+    with ui.formatter(b"git-clone-command", byte_opts) as fm:
+        for way in ways:
+            fm.startitem()
+            fm.data(
+                command=way.command(),
+                transport=way.transport,
+                url=way.url,
+                bundles_url=way.bundles_url,
+            )
+            fm.plain(one_line(way.command()))
+    return 0 if ways else 1
+
+
+def _of_repository(ui: UiT, repo: RepoT, address: bytes) -> list[Way]:
+    """Return the commands for one repository; ``address`` may be empty."""
     is_served = wants_serve(repo.ui)
     if address and not is_served:
         raise error.StateError(
@@ -82,25 +104,12 @@ def run(ui: UiT, repo: RepoT, url: bytes, **opts: Any) -> int:
         if not is_exported:
             ui.warn(_(b"warning: nothing is exported yet\n"))
             ui.warn(_(b"(run 'hg git::export', or the first clone has to wait)\n"))
-        ways = [*_ways(repo, address)]
-    elif is_exported:
+        return [*_ways(repo, address)]
+    if is_exported:
         _warn_of_others(ui, is_served)
         name = os.path.basename(store.repo.root)
-        ways = [Way(_HERE, store.repository.path, name=name)]
-    else:
-        raise _unknown(is_served)
-    byte_opts = {name.encode(): value for name, value in opts.items()}
-    with ui.formatter(b"git-clone-command", byte_opts) as fm:
-        for way in ways:
-            fm.startitem()
-            fm.data(
-                command=way.command(),
-                transport=way.transport,
-                url=way.url,
-                bundles_url=way.bundles_url,
-            )
-            fm.plain(one_line(way.command()))
-    return 0
+        return [Way(_HERE, store.repository.path, name=name)]
+    raise _unknown(is_served)
 
 
 def _ways(repo: RepoT, address: bytes) -> Iterator[Way]:
@@ -143,20 +152,23 @@ def _given(given: bytes) -> bytes:
     return b"ssh://%s%s%s/%s" % (user, host, port, path.lstrip(b"/"))
 
 
-def _in_web_conf(ui: UiT, repo: RepoT, path: bytes) -> tuple[RepoT, bytes]:
-    """Return the repository as an hgweb with the configuration ``path`` has it.
+def _in_web_conf(ui: UiT, repo: RepoT | None, path: bytes) -> Iterator[Way]:
+    """Yield the commands for ``repo``, as an hgweb with this configuration serves it.
 
-    And the address it has there.
+    Without ``repo``, for all its repositories that git clients may clone.
     """
     web = hgwebdir_mod.hgwebdir(path, baseui=ui)
     web.refresh()
-    root = os.path.realpath(repo.root)
-    names = [name for name, at in web.repos if os.path.realpath(at) == root]
-    if not names:
+    served = web.repos
+    if repo is not None:
+        root = os.path.realpath(repo.root)
+        served = [it for it in served if os.path.realpath(it[1]) == root][:1]
+    if not served:
+        text = _(b"hgweb with this configuration does not serve this repository: '%s'")
+        if repo is None:
+            text = _(b"hgweb with this configuration serves no repository: '%s'")
         raise error.InputError(
-            _(b"hgweb with this configuration does not serve this repository: '%s'")
-            % path,
-            hint=_(b"see [paths] in it, and 'hg help hgweb'"),
+            text % path, hint=_(b"see [paths] in it, and 'hg help hgweb'")
         )
     base = _base_of(web.ui)
     if not base:
@@ -164,8 +176,16 @@ def _in_web_conf(ui: UiT, repo: RepoT, path: bytes) -> tuple[RepoT, bytes]:
             _(b"web.baseurl is not set in '%s'") % path,
             hint=_(b"set it to the address of hgweb"),
         )
-    served = compat.open_repository(web.ui.copy(), repo.root)
-    return served, b"%s/%s" % (base.rstrip(b"/"), util.urlreq.quote(names[0]))
+    for name, place in served:
+        address = b"%s/%s" % (base.rstrip(b"/"), util.urlreq.quote(name))
+        try:
+            as_served = compat.open_repository(web.ui.copy(), place)
+            yield from _of_repository(ui, as_served, address)
+        except (error.RepoError, error.StateError, OSError) as exc:
+            if repo is not None:
+                raise
+            line = _(b"warning: '%s' is left out: %s")
+            ui.warn(one_line(line % (name, stringutil.forcebytestr(exc))))
 
 
 def _configured(repo: RepoT) -> bytes:
