@@ -2,9 +2,11 @@ Timings with warm and with cold caches
 
   $ . "$TESTDIR/testlib/amalgam.sh"
 
-The commands come with an extension of their own:
+The commands come with an extension of their own. Its page is there without it:
 
   $ hg init repo && cd repo
+  $ hg help amalgam-perf | head -1
+  time amalgam with warm and with cold caches
   $ hg perf::amalgam-index 2>&1 | head -1
   hg: unknown command 'perf::amalgam-index'
   $ cat >> "$HGRCPATH" << EOF

@@ -212,6 +212,8 @@ def _add_summary(cmdutil: Any) -> None:
 def _add_help(helpmod: Any) -> None:
     with_section = _replacement("commands.configtopic:with_section")
     helpmod.addtopichook(b"config", with_section)
+    # pages name it to users who have not enabled the extension
+    _replacement("perf:add_topic")(helpmod)
 
 
 def _add_files_of_interest(_hgweb_mod: Any) -> None:

@@ -75,13 +75,19 @@ _TOPIC = b"amalgam-perf"  # `hg help -e` splits names at dots
 
 
 def uisetup(ui: UiT) -> None:
-    """Register the text above as a help topic, and options that perf.py has not."""
+    """Register the help topic, and options that perf.py has not."""
     table: dict[bytes, Any] = {}
     for name in (b"presleep", b"run-limits", b"stub"):
         if name not in ui._knownconfig.get(b"perf", {}):
             default = configitems.dynamicdefault
             registrar.configitem(table)(b"perf", name, default=default)
     configitems.loadconfigtable(ui, b"amalgam.perf", table)
+    add_topic(help)
+
+
+def add_topic(helpmod: Any) -> None:
+    """Register the text above as a help topic, once."""
     title, _newline, text = (__doc__ or "").encode().partition(b"\n")
-    if not any(_TOPIC in topic[0] for topic in help.helptable):
-        help.helptable.append(([_TOPIC], title, lambda _ui: text))
+    topic = ([_TOPIC], title, lambda _ui: text, helpmod.TOPIC_CATEGORY_MISC)
+    if not any(_TOPIC in known[0] for known in helpmod.helptable):
+        helpmod.helptable.append(topic)
