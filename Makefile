@@ -80,8 +80,9 @@ clean: ## remove everything that was built here
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .PHONY: demo
-demo: local ## map, export, bundle, serve and clone a generated repository, with real git
-	$(BIN)/python3 contrib/demo/demo.py --hg $(BIN)/hg
+demo: local ## export, serve, clone and push to a generated repository, with real git
+	@rm -rf build/demo
+	$(BIN)/python3 contrib/demo/demo.py --hg $(BIN)/hg --keep build/demo
 
 # a folder of tests; git's name of the room receive is push
 ROOM =

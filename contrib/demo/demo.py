@@ -1,8 +1,8 @@
 """Show the main job end to end on a generated repository: demo.py --hg PATH.
 
-In a scratch directory: generate a repository, map its indexes, export it to git and
-clone that, write it as one file and clone that, publish bundles and let clients start
-from them, and do the same with what Mercurial ships. git and stock hg check each step.
+Generate a repository, map its indexes, export it to git, serve it, clone it with git
+and push, publish bundles and let clients start from them, and do the same with what
+Mercurial ships. git and stock hg check each step. With --keep, the repository stays.
 Exit status 1 if anything is wrong. Knows amalgam only from outside, by its commands;
 no configuration of the user is read. One module, read from top to bottom as it runs.
 """
@@ -11,26 +11,34 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 _GENERATOR = Path(__file__).parents[1] / "perf" / "generate.py"
-_HGRC = """\
+HGRC = """\
 [extensions]
 amalgam =
 clonebundles =
+
+[amalgam]
+git.serve = yes
+git.push = yes
+
+[web]
+allow-push = *
+# only without TLS, and on this machine
+push_ssl = no
 
 [experimental]
 mmapindexthreshold = 0
@@ -39,6 +47,22 @@ mmapindexthreshold = 0
 git.formats = git-v2, cinnabar-v1
 auto-generate.formats = zstd-v2
 """
+NEXT = """
+This repository stays. Serve it, and push to it with git:
+
+    cd {here}
+    {hg} -R project serve -d -p 8000 --pid-file hg.pid
+    git clone http://localhost:8000/ work
+    echo hello > work/hello.txt
+    git -C work add hello.txt
+    git -C work -c user.name=me -c user.email=me@example.org commit -m 'from git'
+    git -C work push
+    {hg} -R project log -r tip
+    kill $(cat hg.pid)
+
+In a repository of your own, this serves git users, and changes nothing in its history:
+
+    {hg} --config extensions.amalgam= --config amalgam.git.serve=yes serve"""
 _STOCK_HG = ["--config", "extensions.amalgam=!"]
 _EXPORT = "hg git::export"
 _STOCK = "hg fastexport | git fast-import"
@@ -55,9 +79,8 @@ _ENVIRONMENT = {
     "HGENCODING": "UTF-8",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
+    "no_proxy": "127.0.0.1",
 }
-# a proxy of the user's is not for a server on this machine
-_LOOPBACK = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class CommandError(Exception):
@@ -90,7 +113,7 @@ class Demo:
         sizes = [f"--changesets={changesets}", f"--seed={seed}"]
         command = [sys.executable, str(_GENERATOR), "realistic", str(self.repository)]
         self.timed("generate the hg repository", [*command, *sizes])
-        (self.repository / ".hg" / "hgrc").write_text(_HGRC)
+        (self.repository / ".hg" / "hgrc").write_text(HGRC)
         self.sizes_bytes["hg store"] = _size_bytes(self.repository / ".hg" / "store")
 
     def map_indexes(self, changesets: int) -> None:
@@ -155,12 +178,21 @@ class Demo:
                 self.problems.append(f"{name} of changeset {rev} differs")
         return len(some)
 
-    def bundle(self) -> None:
-        """Write all that a git client gets as one file, and clone that."""
-        bundle = self.scratch / "project.bundle"
-        self.timed("hg git::bundle", self.hg_command("git::bundle", str(bundle)))
-        self.sizes_bytes["bundle for git"] = bundle.stat().st_size
-        self.check_refs(self.clone("git clone of the bundle", bundle))
+    def serve(self) -> None:
+        """Clone from hg serve with git, commit, and push; hg has the changeset."""
+        clone = self.scratch / "my-clone"
+        git = ["git", "-C", str(clone), "-c", "user.name=Ann", "-c", "user.email=a@b.c"]
+        with self.server("git push") as url:
+            self.timed(
+                "git clone from hg serve", ["git", "clone", "-q", url, str(clone)]
+            )
+            (clone / "NEWS").write_text("pushed by git\n")
+            _output([*git, "add", "NEWS"])
+            _output([*git, "commit", "-q", "-m", "say what is new"])
+            self.timed("git push of a commit", [*git, "push", "-q"])
+        oid = _output([*git, "rev-parse", "HEAD"]).decode().strip()
+        said = _output(self.hg_command("log", "-r", "tip", "-T", "{gitnode} {desc}"))
+        self.expect("what was pushed", said.decode(), f"{oid} say what is new")
 
     def publish(self, changesets: int) -> None:
         """Make bundles, and have them advertised."""
@@ -189,20 +221,16 @@ class Demo:
             sorted(self.nodes(self.repository, "all()")),
         )
 
-    def download_for_git(self) -> None:
-        """Get the bundle for git from hgweb, as curl would, and clone from the file."""
-        target = self.scratch / "downloaded.bundle"
-        start = time.perf_counter()
-        with self.server("download") as url:
-            listing = _download(f"{url}amalgam/bundles/bundles.list").decode()
-            (address,) = re.findall(r"uri = (\S+)", listing)
-            target.write_bytes(_download(address))
-        self.print_row("download the bundle for git", start)
-        digest = hashlib.sha256(target.read_bytes()).hexdigest()
-        self.expect(
-            "name of the bundle", address.rpartition("/")[2], f"{digest}.bundle"
-        )
-        self.check_commits(self.clone("git clone of what was downloaded", target))
+    def clone_with_git(self) -> None:
+        """Let git start from a bundle, as the operator tells users."""
+        clone = self.scratch / "from-bundle.git"
+        with self.server("git clone, from a bundle") as url:
+            uri = f"--bundle-uri={url}amalgam/bundles/bundles.list"
+            command = ["git", "clone", "-q", "--mirror", uri, url, str(clone)]
+            self.timed("git clone, from a bundle", command)
+        started = ["git", "-C", str(clone), "for-each-ref", "refs/bundles"]
+        self.expect("bundle", bool(_output(started)), True)
+        self.check_refs(clone)
 
     def convert_with_stock_hg(self) -> None:
         """Convert with `hg fastexport`."""
@@ -271,17 +299,6 @@ class Demo:
         )
         self.expect(f"refs of {clone.name}", found, exported)
 
-    def check_commits(self, clone: Path) -> None:
-        """Compare all commits of a clone with those of the export's branches."""
-        found, exported = (
-            sorted(_output(["git", "-C", str(git_dir), "rev-list", *refs]).split())
-            for git_dir, refs in (
-                (clone, ["--all"]),
-                (self.git_store, ["--branches", "--tags"]),
-            )
-        )
-        self.expect(f"commits of {clone.name}", found, exported)
-
     def state(self) -> dict[str, Any]:
         """What `hg admin::amalgam` shows."""
         command = self.hg_command("admin::amalgam", "-T", "json")
@@ -345,11 +362,6 @@ def _output(command: list[str]) -> bytes:
     return done.stdout
 
 
-def _download(url: str) -> bytes:
-    with _LOOPBACK.open(url) as response:
-        return bytes(response.read())
-
-
 def _packed(git_dir: Path) -> int:
     """How many objects the packs of a git repository hold."""
     counted = _output(["git", "-C", str(git_dir), "count-objects", "-v"])
@@ -365,19 +377,21 @@ def show(demo: Demo, changesets: int, seed: int) -> None:
     """Go through all steps, printing a row for each."""
     print(f"A generated project of {changesets} changesets (seed {seed}):\n")
     demo.generate(changesets, seed)
-    print(f"\nIts .hg/hgrc:\n\n{textwrap.indent(_HGRC, '  ')}", end="")
+    print(f"\nIts .hg/hgrc:\n\n{textwrap.indent(HGRC, '  ')}", end="")
 
     print("\nMapped, exported, and cloned with git:\n")
     demo.map_indexes(changesets)
     demo.export(changesets)
     demo.check_contents()
-    demo.bundle()
+
+    print("\nServed by hg serve, and pushed to with git:\n")
+    demo.serve()
 
     print("\nBundles, published and served by hg serve:\n")
-    demo.publish(changesets)
+    demo.publish(changesets + 1)
     demo.clone_with_hg(_FROM_BUNDLE)
     demo.clone_with_hg(_WITHOUT_BUNDLE, "--config", "ui.clonebundles=no")
-    demo.download_for_git()
+    demo.clone_with_git()
 
     print("\nThe same conversion with what Mercurial ships (other commit ids):\n")
     demo.convert_with_stock_hg()
@@ -390,7 +404,7 @@ def main() -> int:
     parser.add_argument("--hg", required=True, help="path of the hg that has amalgam")
     parser.add_argument("--changesets", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="work here, and stay")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="a new directory")
     options = parser.parse_args()
     if options.changesets < _LEAST_CHANGESETS:
         parser.error(f"needs at least {_LEAST_CHANGESETS} changesets")
@@ -404,15 +418,11 @@ def main() -> int:
             demo.problems.append(str(err) or repr(err))
     for problem in demo.problems:
         print(f"\nWRONG: {problem}", file=sys.stderr)
-    if options.keep:
-        print(f"\nAll of it stays in {place}.")
     if demo.problems:
         return 1
-    print(
-        "\nNothing is wrong. In a repository of your own, type:\n\n"
-        "    hg --config extensions.amalgam= git::export\n"
-        "    git clone .hg/amalgam/git/cinnabar.git ../my-clone\n"
-    )
+    print("\nNothing is wrong.")
+    if options.keep:
+        print(NEXT.format(hg=shlex.quote(demo.hg), here=shlex.quote(str(place))))
     return 0
 
 

@@ -7,6 +7,7 @@ import errno
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import textwrap
@@ -43,6 +44,17 @@ def _first_given() -> int:
     given = Path("/proc/sys/net/ipv4/ip_local_port_range")
     first = int(given.read_text().split()[0]) if given.exists() else 32_768
     return first if first > 11_000 else 65_536
+
+
+@contextlib.contextmanager
+def ended(pid_file: Path) -> Iterator[None]:
+    """End the server whose number is in a file, unless it has ended."""
+    try:
+        yield
+    finally:
+        if pid_file.exists():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid_file.read_text()), signal.SIGTERM)
 
 
 class Servers:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page import blocks, free_port
+from page import blocks, ended, free_port
 from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.hgserver import HgServer
@@ -67,17 +65,6 @@ def masked(lines: list[str]) -> list[str]:
     text = re.sub(r"\b[0-9a-f]{7,40}\b", "ID", "\n".join(lines))
     text = re.sub(r"/\S+(?=/project/)", "HOME", text)
     return re.sub(r"\d+(\.\d+)?", "N", text).splitlines()
-
-
-@contextlib.contextmanager
-def ended(pid_file: Path) -> Iterator[None]:
-    """End the server whose number is in a file, unless it has ended."""
-    try:
-        yield
-    finally:
-        if pid_file.exists():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid_file.read_text()), signal.SIGTERM)
 
 
 @pytest.mark.slow
