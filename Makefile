@@ -201,10 +201,6 @@ perf-history: $(PERF_VENV)/.ready ## draw what `make perf` measured over the com
 PERF_HISTORY = $(CACHE)/perf-history
 comma := ,
 PERF_RESULTS = $(patsubst %,$(PERF)/%.json,peers hg-git scaling tables)
-.PHONY: perf-headline
-perf-headline: ## put what `make perf` measured last into the README
-	@$(BENCH) headline $(PERF)/peers.json $(PERF)/hg-git.json --page "$$TREE"/README.rst
-
 .PHONY: perf-docs
 perf-docs: ## put what `make perf` measured last into docs/performance.rst
 	@$(BENCH) explanation $(PERF_RESULTS) --page "$$TREE"/docs/performance.rst

@@ -48,7 +48,7 @@ def test_readme_is_short_and_begins_with_what_to_type() -> None:
     lines = README.read_text().splitlines()
     assert len(lines) <= 150
     screen = "\n".join(lines[:40])
-    for command in ("make demo", "make test", "hg git::export", "git clone "):
+    for command in ("hg serve ", "git clone ", "make demo"):
         assert f"\n    {command}" in screen
 
 

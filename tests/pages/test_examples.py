@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from page import blocks
+from page import blocks, ended, free_port
 from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, ROOT, add_config
 from testlib.hgserver import HgServer
@@ -30,7 +30,6 @@ FOLLOWED = {
 #: Blocks that nobody runs, by page and first line.
 NOT_RUN = {
     ("README.rst", "make demo"): "test_tests_and_targets_that_pages_name_exist",
-    ("README.rst", "pip install ."): "contrib/wheel/environments.py installs wheels",
     ("CONTRIBUTING.rst", "make"): "test_tests_and_targets_that_pages_name_exist",
     ("CONTRIBUTING.rst", "make oracle"): "test_tests_and_targets_that_pages_name_exist",
     (
@@ -66,10 +65,11 @@ PAGES = sorted(
 )
 #: Blocks that tests of this module take: page, and words of the first line.
 HERE = [
-    ("README.rst", "hg git::export"),
+    ("README.rst", "hg serve"),
     ("README.rst", "hg admin::amalgam"),
     ("contrib/perf/README.rst", "generate.py"),
     ("contrib/perf/README.rst", "perf::amalgam-"),
+    ("docs/git-view.rst", "git::export"),
     ("docs/hosting.rst", "--data"),
     ("docs/hosting.rst", "amalgam/id/"),
     ("docs/operations.rst", "--estimate"),
@@ -174,13 +174,25 @@ def test_tests_and_targets_that_pages_name_exist() -> None:
 
 @pytest.mark.slow
 def test_readme_shows_what_works(place: Place) -> None:
-    daily, bundles, maintenance = (
-        block_of("README.rst", first)
-        for first in ("hg git::export", "[extensions]", "hg admin::amalgam")
+    first, serve, push, bundles, maintenance = (
+        block_of("README.rst", *start)
+        for start in (
+            ("# .hg/hgrc", "git.serve"),
+            ("hg serve",),
+            ("# .hg/hgrc", "git.push"),
+            ("[extensions]", "git.formats"),
+            ("hg admin::amalgam",),
+        )
     )
-    for command in typed(daily):
-        place.run(command)
-    assert (place.project.root.parent / "my-clone" / "file0").exists()
+    for block in (first, push):
+        add_config(place.project.root, "\n".join(block) + "\n")
+    port, pid_file = str(free_port()), place.project.root.parent / "hg.pid"
+    with ended(pid_file):
+        for command in typed(serve):
+            place.run(command.replace("8000", port))
+        clone = place.project.root.parent / "my-clone"
+        place.run("git commit -q --allow-empty -m pushed && git push -q", clone)
+    assert place.run("hg log -r tip -T '{desc}'") == "pushed"
     add_config(place.project.root, "\n".join(bundles) + "\n")
     said = place.run("hg admin::clone-bundles-refresh")
     assert place.run("hg admin::amalgam -T '{bundles % \"{type} \"}'"), said
@@ -189,6 +201,19 @@ def test_readme_shows_what_works(place: Place) -> None:
     for command in typed(maintenance):
         side = gitnode if "gitnode(" in command else node
         assert place.run(re.sub(r"\bID\b", side, command)), command
+
+
+@pytest.mark.slow
+def test_git_host_gets_what_is_exported(place: Place) -> None:
+    host = place.root / "host.git"
+    place.run(f"git init -q --bare {host}")
+    oid = place.run("git hash-object -w -t blob /dev/null", host).strip()
+    place.run(f"git update-ref refs/tags/gone {oid}", host)
+    for command in typed(block_of("docs/git-view.rst", "git::export")):
+        place.run(command.replace("https://git.example.org/project", str(host)))
+    listing = "git for-each-ref refs/heads refs/tags"
+    store = place.project.dot_hg / "amalgam" / "git" / "cinnabar.git"
+    assert place.run(listing, host) == place.run(listing, store) != ""
 
 
 @pytest.mark.slow
@@ -334,11 +359,11 @@ def typed(block: list[str]) -> list[str]:
     return [re.sub(r" {2,}#.*", "", line) for line in lines]
 
 
-def block_of(page: str, start: str) -> list[str]:
-    """Return the block of a page whose first line has ``start``."""
+def block_of(page: str, start: str, has: str = "") -> list[str]:
+    """Return the block of a page whose first line has ``start``; ``has`` is in it."""
     for found in BLOCK.finditer((ROOT / page).read_text()):
         block = textwrap.dedent(found[1]).strip("\n").split("\n")
-        if start in block[0]:
+        if start in block[0] and has in found[1]:
             return block
     raise AssertionError(f"{page} has no block that begins with {start}")
 

@@ -145,18 +145,6 @@ def test_docs_have_a_table_an_operation_and_a_column_a_size() -> None:
     ]
 
 
-def test_the_headline_replaces_the_last_one(tmp_path: Path) -> None:
-    readme = page_with_results(tmp_path, documents.HEADLINE)
-    (tmp_path / "docs").mkdir()
-    documents.headline(made({"one": FIRST, "two": LONGER}), readme)
-    text = readme.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
-    assert "stale" not in text
-    assert re.search(r"^export +\S+ +two .* 93\.8 % more$", text, re.MULTILINE)
-    assert (tmp_path / "docs" / "headline.svg").read_text().startswith("<svg")
-
-
 def page_with_results(directory: Path, target: str) -> Path:
     begin, end = documents.BEGIN.format(target), documents.END.format(target)
     page = directory / "page.rst"
@@ -164,21 +152,13 @@ def page_with_results(directory: Path, target: str) -> Path:
     return page
 
 
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        ("README.rst", documents.HEADLINE),
-        ("docs/performance.rst", documents.EXPLANATION),
-    ],
-)
-def test_pages_have_a_place_for_results_and_their_pictures(
-    name: str, target: str
-) -> None:
-    text = (ROOT / name).read_text()
-    assert documents.BEGIN.format(target) in text
-    assert documents.END.format(target) in text
+def test_page_has_a_place_for_results_and_their_pictures() -> None:
+    page = ROOT / "docs" / "performance.rst"
+    text = page.read_text()
+    assert documents.BEGIN.format(documents.EXPLANATION) in text
+    assert documents.END.format(documents.EXPLANATION) in text
     for picture in re.findall(r"image:: (\S+)", text):
-        assert ((ROOT / name).parent / picture).exists()
+        assert (page.parent / picture).exists()
 
 
 def peers() -> results.Results:

@@ -121,11 +121,6 @@ def _rst(options: argparse.Namespace) -> None:
     print(tables.as_rst(_merged(options).tables))
 
 
-def _headline(options: argparse.Namespace) -> None:
-    """Put table and plot into the README."""
-    documents.headline(_merged(options), options.page)
-
-
 def _explanation(options: argparse.Namespace) -> None:
     """Put pictures, sentences and tables into a page of docs."""
     documents.explanation(_merged(options), options.page)
@@ -250,13 +245,9 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("-o", "--output", type=Path, default=Path("history.html"))
     for kept in (keep, shown):
         kept.add_argument("--history", type=Path, default=_HISTORY, metavar="DIRECTORY")
-    headline, docs = (
-        command("headline", _headline),
-        command("explanation", _explanation),
-    )
-    for page in (headline, docs):
-        page.add_argument("--page", type=Path, required=True)
-    for reads in (report, keep, headline, docs, command("rst", _rst)):
+    docs = command("explanation", _explanation)
+    docs.add_argument("--page", type=Path, required=True)
+    for reads in (report, keep, docs, command("rst", _rst)):
         reads.add_argument("results", type=Path, nargs="+")
     return parser
 

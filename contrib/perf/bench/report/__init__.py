@@ -1,4 +1,4 @@
-"""What results show: what differs, as lines, plots, a page, and README's headline.
+"""What results show: what differs, as lines, plots, and pages.
 
 Reads results, and measures nothing.
 """

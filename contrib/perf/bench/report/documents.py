@@ -1,8 +1,4 @@
-"""Results in pages of docs, put there by this and not by hand.
-
-README has the headline, a table and a plot. ``docs/performance.rst`` has the pictures,
-sentences and tables of the whole outcome.
-"""
+"""Pictures, sentences and tables of results in ``docs/performance.rst``."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ if TYPE_CHECKING:
 #: A page has its results between these lines; the target of make is in them.
 BEGIN = ".. begin of what `make {}` writes\n"
 END = ".. end of what `make {}` writes\n"
-HEADLINE, EXPLANATION = "perf-headline", "perf-docs"
-_PLOT = "docs/headline.svg"
+EXPLANATION = "perf-docs"
 _SUMMARY, _SCALING = "performance.svg", "performance-growth.svg"
 #: The tables of warm and cold starts that say most.
 _TITLES = (", all heads", "look up the last node", "look up 1,000 nodes")
@@ -44,33 +39,6 @@ _INDEXES = (
     "1 MB are read, unless ``experimental.mmapindexthreshold`` says otherwise: mapping "
     "them gains nothing."
 )
-
-
-def headline(results: Results, readme: Path) -> None:
-    """Replace the headline in ``readme``, and the plot beside it."""
-    timed = dict(_timed(results))
-    if not timed:
-        raise InputError("nothing was timed")
-    drawn = next((key for key in timed if key[0] == "export"), None)
-    if not drawn:
-        raise InputError("no export was timed")
-    verdicts = {
-        (line.key, line.other): line.verdict.words
-        for line in comparison.within(results)
-    }
-    rows = [["what", "on", "by", "seconds", "memory", "against the first"]]
-    for key, by_subject in timed.items():
-        for name, samples in by_subject.items():
-            seconds = statistics.median(one.values["seconds"] for one in samples)
-            peak = _peak(results, key, name)
-            memory = peak and f"{peak} MB"
-            verdict = verdicts.get((key, name), "")
-            rows.append([*key[:2], name, f"{seconds:.2f}", memory, verdict])
-    (readme.parent / _PLOT).write_text(plots.bars(drawn, timed[drawn]))
-    alternative = f"   :alt: hg git::export of {drawn[1]} and others"
-    picture = [f".. image:: {_PLOT}", alternative]
-    lines = ["", *_aligned(rows), "", *picture, "", *_facts(results, 98), ""]
-    _fill(readme, HEADLINE, lines)
 
 
 def explanation(results: Results, page: Path) -> None:
@@ -162,11 +130,3 @@ def _table(results: Results) -> list[str]:
     ]
     head = ["what", "by", "processor time, s", "memory, MB"]
     return tables.csv_table("", head, lines).strip().split("\n")
-
-
-def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return a simple table; the first row is its header."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    rule = " ".join("=" * width for width in widths)
-    lines = [" ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    return [rule, lines[0], rule, *lines[1:], rule]
