@@ -1,7 +1,8 @@
-"""Whose repositories amalgam works in: those whose owner hg trusts, and the group's."""
+"""Trust in the owner of a repository, and in the group that may write there."""
 
 from __future__ import annotations
 
+import grp
 import os
 from pathlib import Path
 
@@ -69,13 +70,19 @@ def test_owner_who_is_trusted_vouches_for_the_group(hg_path: Path) -> None:
     assert not trust_in(hg_path).may_map(file.stat())
 
 
-def test_member_of_the_group_that_may_write_needs_no_trust(hg_path: Path) -> None:
-    os.chown(hg_path / "store", -1, os.getegid())
-    assert not trust_in(hg_path).usable
+def test_owner_cannot_make_a_visitor_trust_a_group(hg_path: Path) -> None:
+    for path in (hg_path, hg_path / "store"):
+        os.chown(path, -1, os.getegid())
     (hg_path / "store").chmod(0o775)
     trust = trust_in(hg_path)
-    assert trust.usable
-    assert trust.may_map(os.stat(hg_path / "store"))
+    assert not trust.may_map(os.stat(hg_path / "store"))
+    with pytest.raises(error.SecurityError) as raised:
+        trust.require(bytes(hg_path))
+    group = grp.getgrgid(os.getegid()).gr_name
+    hint = f"if you trust the members of group '{group}', set trusted.groups"
+    assert raised.value.hint == hint.encode()
+    trust_in(hg_path, groups=group).require(bytes(hg_path))
+    assert trust_in(hg_path, groups=group).may_map(os.stat(hg_path / "store"))
 
 
 def test_what_everybody_may_write_is_not_mapped(hg_path: Path) -> None:
@@ -98,5 +105,7 @@ def test_store_of_another_repository_says_nothing_of_the_group(
     victim.mkdir(mode=0o775)
     victim.chmod(0o775)
     (hg_path / "link").symlink_to(victim)
-    assert not trust_in(hg_path, "link").usable
-    assert not trust_in(hg_path, "../victim").usable
+    for store in ("link", "../victim"):
+        trust = trust_in(hg_path, store, users="20001")
+        assert trust.usable
+        assert trust.group is None

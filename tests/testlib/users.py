@@ -63,8 +63,10 @@ class User:
     def hg(
         self, cwd: Path, *args: str, setup: str = ""
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run hg with amalgam."""
-        options = ("--config", "extensions.amalgam=")
+        """Run hg with amalgam, with the line that docs/shared-servers.rst asks for."""
+        groups = ",".join(map(str, self.groups))
+        options = ["--config", "extensions.amalgam="]
+        options += ["--config", f"trusted.groups={groups}"]
         return self.run(cwd, sys.executable, str(HG), *options, *args, setup=setup)
 
 
