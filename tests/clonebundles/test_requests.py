@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from testlib.slowclients import connected, endless_bytes
 # servers and generators are processes of their own
 pytestmark = pytest.mark.slow
 
+BUNDLE_LIST = "bundles.list"
 LARGE = max(12 << 20, endless_bytes())
 
 
@@ -260,3 +262,19 @@ def test_requests_during_generations_never_fail(template: Bundled) -> None:
     assert seen.pop("amalgam/bundles/register") == {404}
     assert seen.pop("amalgam/bundles/bundles.list") == {200}
     assert set.union(*seen.values()) == {200}
+
+
+def test_hooks_that_refuse_a_pull_refuse_bundles(published: Bundled) -> None:
+    published.configure("amalgam", git__serve="yes")
+    names = sorted(published.live_names())
+    for hook, refuses in (
+        ("preoutgoing", lambda name: True),
+        ("prelistkeys", lambda name: name.endswith(".bundle") or name == BUNDLE_LIST),
+    ):
+        with published.served_by(f"--config=hooks.{hook}.no=false") as served:
+            for name in (*names, BUNDLE_LIST):
+                status, body = asking(served, get(name))
+                assert status == (403 if refuses(name) else 200), (hook, name)
+                assert (b"a hook of this server refuses" in body) == refuses(name)
+            told = urllib.request.urlopen(f"{served.url}?cmd=clonebundles").read()
+            assert bool(told) == (hook != "preoutgoing")

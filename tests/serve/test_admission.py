@@ -161,13 +161,17 @@ def test_setting_without_a_neutral_value_is_refused(store: Exported) -> None:
         assert "uploadpack.blobpackfileuri" in web.said()
 
 
+PUSHES = ("amalgam.git.push=yes", "web.allow-push=*", "web.push_ssl=no")
+
+
 @pytest.mark.parametrize(
     ("rules", "status"),
     [
         (["web.deny_read=*"], 401),
         (["web.allow_read=alice"], 401),
         (["web.allow-pull=no"], 401),
-        (["hooks.preoutgoing.no=false"], 200),
+        (["hooks.preoutgoing.no=false", *PUSHES], 200),
+        (["hooks.prelistkeys.no=false", *PUSHES], 200),
         (["server.view=immutable", "amalgam.git.export=served"], 200),
         (["narrowacl.default.includes=dir"], 403),
         (["amalgam.git.exprot=public"], 503),
@@ -186,16 +190,23 @@ def test_rules_of_mercurial_hold(
             assert b"operator" in found[2]
             assert "warning: git: " in web.said()
         if "hooks" in rules[0]:
+            name = rules[0].split(".")[1]
             oid = exported_template.ids("tip")[1]
-            refused = web.ask(
-                "git-upload-pack", "POST", fetch_of(oid, 2), Git_Protocol="version=2"
-            )
-            assert refused[0] == 403
-            assert b"preoutgoing.no hook" in refused[2]
-            listed = web.ask(
-                "git-upload-pack", "POST", LS_REFS, Git_Protocol="version=2"
-            )
-            assert listed[0] == 200
+            pack = "git-upload-pack"
+            answers = {
+                "preoutgoing": [
+                    web.ask(pack, "POST", fetch_of(oid, 2), Git_Protocol="version=2")
+                ],
+                "prelistkeys": [
+                    web.ask(pack, "POST", LS_REFS, Git_Protocol="version=2"),
+                    web.ask(SERVICE),
+                    web.ask("info/refs?service=git-receive-pack"),
+                ],
+            }
+            for hook, told in answers.items():
+                for code, _headers, body in told:
+                    assert code == (403 if hook == name else 200)
+                    assert (f"{name}.no hook".encode() in body) == (hook == name)
 
 
 def test_outgoing_hook_is_told_the_changeset(

@@ -117,6 +117,8 @@ def _outlived(repo: RepoT) -> list[Any]:
 def inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> Any:
     """Send a bundle inline, unless it is from before a censoring."""
     load(sys.modules[__name__])
+    if not validity.do_hooks_allow(repo, names=False):
+        return wireprototypes.ooberror(b"a hook of this server refuses bundles\n")
     name = os.path.basename(os.path.normpath(path))
     if name in {bundle.basename for bundle in _outlived(repo)}:
         # Mercurial's text for a file that is deleted, without a traceback
@@ -128,9 +130,11 @@ def inline(orig: Callable[..., Any], repo: RepoT, proto: Any, path: bytes) -> An
 def manifest(orig: Callable[..., Any], repo: RepoT, proto: Any, *args: Any) -> Any:
     """Answer with the manifest for this client."""
     load(sys.modules[__name__])
-    response = orig(repo, proto, *args)
+    content = orig(repo, proto, *args).data
+    if content and not validity.do_hooks_allow(repo, names=False):
+        content = b""
     base = locations.base_of_peer(repo, proto)
-    return wireprototypes.bytesresponse(_for_client(repo, response.data, base))
+    return wireprototypes.bytesresponse(_for_client(repo, content, base))
 
 
 def hg_capabilities(

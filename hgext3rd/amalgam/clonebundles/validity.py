@@ -253,6 +253,27 @@ def is_exposed(repo: RepoT, entry: Entry) -> bool:
     return entry.path != HERE and not locations.may_name_url(repo.ui)
 
 
+def ask_hooks(repo: RepoT, *, contents: bool, names: bool) -> None:
+    """Run the hooks that Mercurial asks before a pull; ``Abort`` if one refuses.
+
+    ``names``: whether bookmarks are told, too.
+    """
+    if contents:
+        repo.hook(b"preoutgoing", throw=True, source=b"serve")
+    if names:
+        repo.hook(b"prelistkeys", throw=True, namespace=b"bookmarks")
+
+
+def do_hooks_allow(repo: RepoT, *, names: bool) -> bool:
+    """Return whether these hooks let a client have bundles."""
+    try:
+        ask_hooks(repo, contents=True, names=names)
+    except error.Abort as exc:
+        repo.ui.log(b"amalgam", b"no bundles: %s\n", exc.message)
+        return False
+    return True
+
+
 def may_reach_git(repo: RepoT) -> bool:
     """Return whether the configuration of exports is valid (``amalgam.git.*``).
 

@@ -251,9 +251,9 @@ class Admission:
             text = _(b"cannot use amalgam.serve.run-directory: %s") % problem
             raise unavailable(text) from None
 
-    def ask_hooks(self) -> None:
-        """Let hooks refuse a fetch."""
-        permissions.ask_hooks(self._repo)
+    def ask_hooks(self, *, is_fetch: bool) -> None:
+        """Let hooks refuse a fetch, or a list of refs."""
+        permissions.ask_hooks(self._repo, contents=is_fetch, names=not is_fetch)
 
     def tell_hooks(self, oid: bytes) -> None:
         """Let hooks know of a fetch; ``oid``: the first object that is wanted."""

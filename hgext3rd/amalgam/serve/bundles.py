@@ -91,6 +91,7 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
     if not validity.may_be_read(repo, entry):
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
+    _ask_hooks(repo, names=name.endswith(_FOR_GIT))
     if directory is None:
         _redirect(repo, entry, req, res)
         return
@@ -100,6 +101,12 @@ def _answer(repo: RepoT, name: bytes, req: Any, res: Any) -> None:
     except BaseException:
         file.close()
         raise
+
+
+def _ask_hooks(repo: RepoT, *, names: bool) -> None:
+    if not validity.do_hooks_allow(repo, names=names):
+        text = "a hook of this server refuses bundles"
+        raise common.ErrorResponse(common.HTTP_FORBIDDEN, text)
 
 
 def _redirect(repo: RepoT, entry: Entry, req: Any, res: Any) -> None:
@@ -136,6 +143,7 @@ def _send_list(repo: RepoT, req: Any, res: Any) -> None:
         chain = []  # the operator is told elsewhere
     if not chain:
         raise common.ErrorResponse(common.HTTP_NOT_FOUND)
+    _ask_hooks(repo, names=True)
     base = locations.base_of(repo.ui, req)
     text = advertise.bundle_list_text(
         chain, lambda it: objectstore.direct_address(repo, it, base)

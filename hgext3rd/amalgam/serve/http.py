@@ -336,6 +336,8 @@ class _UploadPackRequest(GitRequest):
             if told := uploadpack.kept_capabilities(self._basis):
                 self.send_whole(_TYPE % b"advertisement", self._shown(told))
                 return
+        else:
+            self._admission.ask_hooks(is_fetch=False)
         self._take_slot(is_fetch=False)
         self._run(b"advertisement", "--http-backend-info-refs")
 
@@ -364,13 +366,14 @@ class _UploadPackRequest(GitRequest):
         if self.command == BUNDLE_URI:
             if not admission.config.bundle_uri:
                 raise malformed()
+            permissions.ask_hooks(self.repo, contents=True, names=True)
             answer = bundle_uri_answer(self.repo, self.req) or pktlines.FLUSH
             self.send(_TYPE % b"result", iter([answer]))
             return
         self._make_fresh()
         is_fetch = self.command == b"fetch"
+        admission.ask_hooks(is_fetch=is_fetch)
         if is_fetch:
-            admission.ask_hooks()
             with self.waiting(admission.config.queue_seconds):
                 admission.await_objects(body)
         self._take_slot(is_fetch=is_fetch)

@@ -13,6 +13,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
 
+from ..clonebundles import validity
 from ..gitstore import selection
 from ..terminal import utf8_of
 from .errors import HttpError
@@ -60,10 +61,10 @@ def of_http(repo: RepoT, req: Any, may: Callable[[bytes], Any]) -> Any:
     return wireprotoserver.httpv1protocolhandler(req, repo.ui, may)
 
 
-def ask_hooks(repo: RepoT) -> None:
-    """Run the hooks ``preoutgoing``, which may refuse."""
+def ask_hooks(repo: RepoT, *, contents: bool, names: bool) -> None:
+    """Let hooks refuse contents (``preoutgoing``) and bookmarks (``prelistkeys``)."""
     try:
-        repo.hook(b"preoutgoing", throw=True, source=b"serve")
+        validity.ask_hooks(repo, contents=contents, names=names)
     except error.Abort as exc:
         raise HttpError(403, utf8_of(stringutil.forcebytestr(exc))) from None
 

@@ -27,7 +27,7 @@ from ..receive.convert import PushLimits
 from ..receive.push import Push, PushRun
 from ..records import Record
 from ..terminal import cut, shown_by_git, utf8_of
-from . import pktlines
+from . import permissions, pktlines
 from .errors import HttpError, temporary_file_in_use
 from .uploadpack import GitService, address_bytes, hidden_refs, unread_summaries
 
@@ -486,3 +486,4 @@ def check_policy(repo: RepoT) -> None:
         if config.message:
             raise HttpError(403, utf8_of(config.message))
         raise HttpError(403, _LOCKED)
+    permissions.ask_hooks(repo, contents=False, names=True)

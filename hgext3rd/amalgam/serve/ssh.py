@@ -184,8 +184,9 @@ class Session:
         """
         admission = self._admission
         admission.make_fresh(waits_on=self._waits_on)
+        if body:
+            admission.ask_hooks(is_fetch=is_fetch)
         if is_fetch and body:
-            admission.ask_hooks()
             admission.await_objects(body)
         slot = admission.take_slot(is_fetch=is_fetch)
         running = None
@@ -228,7 +229,8 @@ class Session:
         """Serve a session of version 0 or 1 by one git process."""
         admission = self._admission
         admission.make_fresh(waits_on=self._waits_on)
-        admission.ask_hooks()
+        for is_fetch in (False, True):
+            admission.ask_hooks(is_fetch=is_fetch)
         slot = admission.take_slot(is_fetch=True)
         running = None
         try:
