@@ -293,7 +293,12 @@ def test_chunks_are_decoded_and_the_connection_goes_on(
     assert b"HTTP/1.1 404 Not Found" in found
 
 
-SMUGGLED = b"GET /SMUGGLED HTTP/1.1\r\nHost: x\r\n\r\n"
+def get(*headers: bytes, path: bytes = SERVICE.encode()) -> bytes:
+    lines = (b"GET /%s HTTP/1.1" % path, b"Host: x", *headers)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+SMUGGLED = get(b"Connection: close", path=b"SMUGGLED")
 
 
 @pytest.mark.parametrize(
@@ -328,12 +333,38 @@ SMUGGLED = b"GET /SMUGGLED HTTP/1.1\r\nHost: x\r\n\r\n"
             id="unknown coding",
         ),
         pytest.param(HEAD + b"\r\n" + SMUGGLED, 411, id="no length"),
+        pytest.param(get(b"Content-Length: 40") + SMUGGLED, 400, id="body of GET"),
         pytest.param(
-            b"GET /%s HTTP/1.1\r\nHost: x\r\nContent-Length: 40\r\n\r\n"
-            % SERVICE.encode()
+            get(b"Content-Length: 0", b"Content-Length: 40") + SMUGGLED,
+            400,
+            id="GET with two lengths",
+        ),
+        pytest.param(
+            IN_CHUNKS.replace(b"Transfer-", b"Transfer_") + chunked(LS_REFS) + SMUGGLED,
+            400,
+            id="coding in CGI's spelling",
+        ),
+        pytest.param(
+            get(b"X : y", b"Content-Length: 40") + SMUGGLED,
+            400,
+            id="headers end for Python",
+        ),
+        pytest.param(
+            get(b"Content-Length: 40", path=b"amalgam/bundles/x") + SMUGGLED,
+            400,
+            id="body of GET of a bundle",
+        ),
+        pytest.param(
+            IN_CHUNKS.replace(b"HTTP/1.1", b"HTTP/1.0").replace(
+                b"Host", b"Connection: keep-alive\r\nHost"
+            )
+            + chunked(LS_REFS)
             + SMUGGLED,
             400,
-            id="body of GET",
+            id="chunks in HTTP/1.0",
+        ),
+        pytest.param(
+            IN_CHUNKS + b"4\n0000\r\n0\r\n\r\n" + SMUGGLED, 400, id="bare line feed"
         ),
         pytest.param(
             IN_CHUNKS.replace(b"git-upload-pack", b"git-receive-pack")

@@ -24,6 +24,7 @@ from ..clonebundles import (
     validity,
 )
 from ..loading import load
+from .httprequest import Connection, is_body_empty
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,12 +49,18 @@ def handle_request(
     path = req.dispatchpath or b""
     if path != locations.ROUTE and not locations.is_relative_url(path):
         return orig(rctx, req, res, checkperm)
+    connection = Connection(req)
+    is_plain = not connection.is_ambiguous and is_body_empty(req)
+    if not is_plain:
+        connection.close_after_answer()
     try:
         checkperm(rctx, req, b"pull")
         if req.method not in (b"GET", b"HEAD"):
             raise common.ErrorResponse(
                 common.HTTP_METHOD_NOT_ALLOWED, headers=[(b"Allow", b"GET, HEAD")]
             )
+        if not is_plain:
+            raise common.ErrorResponse(common.HTTP_BAD_REQUEST, b"no body expected")
         name = path[len(locations.ROUTE) + 1 :]
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
             name = b""  # hgweb has removed the slash; directories are not served here

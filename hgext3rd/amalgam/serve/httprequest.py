@@ -47,11 +47,18 @@ if TYPE_CHECKING:
 _LONGEST_LINE = 1024
 _MOST_TRAILERS = 16
 _DISCARDED_BYTES = 1 << 16
-_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
+_END = b"\r\n"
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n")
+_FRAMING = frozenset({"content-length", "transfer-encoding"})
+"""Headers that say where a request ends."""
 
 
 class Connection:
-    """The connection that a request came by."""
+    """The connection that a request came by.
+
+    ``is_ambiguous``: a proxy may think that the request ends elsewhere. Nothing that
+    follows such a request is taken for another one.
+    """
 
     def __init__(self, req: Any) -> None:
         """``req`` is hgweb's request."""
@@ -60,20 +67,19 @@ class Connection:
         self._handler: Any = handler if is_hg_serve else None
         self.file: BinaryIO = req.rawenv[b"wsgi.input"]
         self._chunks: ChunkedReader | None = None
+        if self._handler:
+            self.is_ambiguous = _is_ambiguous(self._handler)
+        else:
+            name = b"CONTENT_LENGTH"
+            found = {req.rawenv.get(key) for key in (name, b"HTTP_" + name)}
+            self.is_ambiguous = len(found - {None}) > 1
+        if self.is_ambiguous:
+            self.close_after_answer()
 
     @property
     def is_raw(self) -> bool:
         """Whether a chunked request is still to be decoded."""
         return self._handler is not None
-
-    @property
-    def has_repeated_length(self) -> bool:
-        """Whether the request has two lengths, of which hgweb sees one."""
-        headers = self._handler.headers if self._handler else None
-        return headers is not None and any(
-            len(headers.get_all(name, ())) > 1
-            for name in ("Content-Length", "Transfer-Encoding")
-        )
 
     @property
     def is_open(self) -> bool:
@@ -105,6 +111,21 @@ class Connection:
         if self._handler:
             with contextlib.suppress(OSError):
                 self._handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def _is_ambiguous(handler: Any) -> bool:
+    """Return whether web servers may disagree on the end of a request.
+
+    It has two lengths, of which hgweb sees one; or a length in CGI's spelling, with
+    underscores, which hgweb takes for the real one; or a line that ends the headers
+    for Python only; or chunks in HTTP/1.0 (RFC 9112, section 6.1).
+    """
+    headers = handler.headers
+    names = [name.lower() for name in headers]
+    found = [name for name in names if name.replace("_", "-") in _FRAMING]
+    is_old = handler.request_version < "HTTP/1.1" and "transfer-encoding" in found
+    is_twice = len(found) > 1
+    return is_twice or is_old or bool(headers.defects) or not _FRAMING.issuperset(found)
 
 
 class ChunkedReader:
@@ -141,7 +162,7 @@ class ChunkedReader:
         if not found:
             raise cut()
         self._left -= len(found)
-        if not self._left and self._line() not in (b"\r\n", b"\n"):
+        if not self._left and self._line() != _END:
             raise _malformed()
         return found
 
@@ -153,8 +174,11 @@ class ChunkedReader:
 
     def _skip_trailers(self) -> None:
         for _number in range(_MOST_TRAILERS):
-            if self._line() in (b"\r\n", b"\n"):
+            line = self._line()
+            if line == _END:
                 return
+            if not line.endswith(_END):
+                break
         raise _malformed()
 
     def _line(self) -> bytes:
@@ -162,6 +186,10 @@ class ChunkedReader:
         if not line:
             raise cut()
         return line
+
+
+def _ambiguous() -> HttpError:
+    return HttpError(400, b"the request has two lengths, or malformed headers")
 
 
 def cut() -> HttpError:
@@ -242,8 +270,8 @@ def _reader(req: Any, connection: Connection) -> _Reader:
     coding = req.headers.get(b"Transfer-Encoding", b"").strip().lower()
     if coding and req.rawenv.get(b"wsgi.input_terminated"):
         return connection.file  # the web server has decoded it
-    if connection.has_repeated_length or (coding and length):
-        raise HttpError(400, b"the request has two lengths")
+    if coding and length:
+        raise _ambiguous()
     if coding:
         if coding != b"chunked":
             raise HttpError(501, b"the transfer encoding of the request is not known")
@@ -371,6 +399,7 @@ class GitRequest:
         except HttpError as exc:
             self.refuse(exc)
         except BaseException:
+            self.connection.close_after_answer()
             self.end(b"failed", kill=True)
             raise
 
@@ -385,10 +414,12 @@ class GitRequest:
         return wanted == b"now"
 
     def expect(self, *methods: bytes) -> None:
-        """Refuse a request with another method, and one with a body if it has none."""
+        """Refuse other methods, ambiguous requests, and a body where none belongs."""
         if self.req.method not in methods:
             allowed = (b"Allow", b", ".join(methods))
             raise HttpError(405, b"method not allowed", headers=(allowed,))
+        if self.connection.is_ambiguous:
+            raise _ambiguous()
         if b"GET" in methods and not is_body_empty(self.req):
             raise HttpError(400, b"this request has no body")
 
