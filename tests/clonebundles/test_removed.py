@@ -39,7 +39,8 @@ def test_everything_derived_may_be_removed_under_a_running_server(
         uploading(published)
         published.hg("admin::clone-bundles-clear")
         published.refresh()
-    published.configure("amalgam", git__serve="yes")
+    published.configure("amalgam", git__serve="yes", git__export_on_change="yes")
+    published.configure("experimental", mmapindex="yes", mmapindexthreshold="0")
     # more than the state of the bundles, and nothing more
     tip = published.hg("log", "-r", "tip", "-T", "{node}")
     for is_newer in (False, True):
@@ -50,6 +51,7 @@ def test_everything_derived_may_be_removed_under_a_running_server(
             published.hg("git::export")
             live = published.live_names()
             assert live
+            assert (published.dot_hg / "amalgam/index").is_dir()
             shutil.rmtree(published.dot_hg / "amalgam")
             clone_all(served, tmp_path, tip)
             assert not served.capabilities() & {"clonebundles", "cinnabarclone"}
@@ -69,6 +71,14 @@ def test_everything_derived_may_be_removed_under_a_running_server(
             assert published.named() <= published.live_names()
             clone_all(served, tmp_path, tip)
             assert "clonebundles" in served.capabilities()
+    # what follows changes by itself makes all again
+    shutil.rmtree(published.dot_hg / "amalgam")
+    tip = published.commit()
+    with published.served() as served:
+        clone_all(served, tmp_path, tip)
+        head = git(tmp_path, "ls-remote", served.url, "HEAD").split()[0]
+    assert published.hg("log", "-r", "tip", "-T", "{gitnode}").encode() == head
+    published.hg("git::verify")
 
 
 def test_state_is_shown_of_bundles_from_before_amalgam(published: Bundled) -> None:
