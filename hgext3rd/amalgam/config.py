@@ -615,8 +615,16 @@ class ServeConfig(Record):
         b"amalgam.serve.queue-timeout",
         Seconds(),
         30,
-        b"How long a request waits for its turn, for an export, or for a commit that"
-        b" has not arrived yet.",
+        b"How long a request waits for its turn, or for an export.",
+    )
+    lag_seconds: int = row(
+        b"amalgam.serve.replication-lag",
+        Seconds(),
+        0,
+        b"Set it where several servers have copies of the repository: the longest time"
+        b" that a changeset takes to reach all of them. A fetch of an id that this"
+        b" server does not have waits that long for it. 0 is right for one server,"
+        b" which answers at once.",
     )
     quiet_seconds: int = row(
         b"amalgam.serve.timeout",

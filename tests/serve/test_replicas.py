@@ -25,6 +25,8 @@ from hgext3rd.amalgam.serve import limits
 pytestmark = pytest.mark.slow
 
 LAG_SECONDS = 5
+LAGGING = "--config=amalgam.serve.replication-lag=30"
+SHORT_LAG = "--config=amalgam.serve.replication-lag=1"
 UNKNOWN = "1" * 40
 
 
@@ -63,7 +65,7 @@ def lagging(store: Exported, replica: Exported) -> Iterator[tuple[Exported, WebS
     replica.hg("git::export")
     store.commit_nothing("later")
     store.hg("git::export")
-    with serving(replica.root, *ON) as web:
+    with serving(replica.root, *ON, LAGGING) as web:
         yield replica, web
 
 
@@ -115,7 +117,7 @@ def test_clone_by_turns_from_a_server_that_lags(
     replica.hg("git::export")
     with (
         serving(store.root, *ON) as first,
-        serving(replica.root, *ON) as second,
+        serving(replica.root, *ON, LAGGING) as second,
         alternating(*((second, first) if version == "2" else (first, second))) as proxy,
     ):
         git(tmp_path, "clone", "-q", proxy.url, "client")
@@ -166,7 +168,10 @@ def test_tree_and_blob_of_a_partial_clone_are_waited_for(
     store.hg("git::export")
     tip = store.ids("tip")[1]
     oids = [store.git("rev-parse", f"{tip}{what}") for what in ("^{tree}", ":new")]
-    with serving(replica.root, *ON) as web, ThreadPoolExecutor() as threads:
+    with (
+        serving(replica.root, *ON, LAGGING) as web,
+        ThreadPoolExecutor() as threads,
+    ):
         assert b"PACK" in wanting(web, replica.git("rev-parse", "HEAD^{tree}"))[1]
         assert "waited" not in web.said()
         asked = [threads.submit(wanting, web, oid) for oid in oids]
@@ -182,7 +187,7 @@ def test_strangers_fill_the_lane_and_not_the_slots(
     option = "--config=amalgam.serve.max-fetches=2"
     run = tmp_path / "run"
     options = [option, f"--config=amalgam.serve.run-directory={run}"]
-    options += ["--config=amalgam.serve.queue-timeout=600"]
+    options += ["--config=amalgam.serve.replication-lag=600"]
     with serving(store.root, *ON, *options) as web, ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(wanting, web, f"{n + 1:040x}") for n in range(2)]
         until(lambda: run.exists() and usage(run).held == 2)
@@ -201,14 +206,27 @@ def usage(run: Path) -> limits.Usage:
     return limits.slot_usage(os.fsencode(run), [b"waiting"])[b"waiting"]
 
 
-def test_unknown_id_is_git_s_to_refuse_in_the_end(store: Exported) -> None:
-    option = "--config=amalgam.serve.queue-timeout=1"
-    with serving(store.root, *ON, option) as web:
+@pytest.mark.parametrize("lag", [(), (SHORT_LAG,)], ids=["alone", "lag"])
+def test_unknown_id_is_git_s_to_refuse_in_the_end(
+    store: Exported, lag: tuple[str, ...]
+) -> None:
+    with serving(store.root, *ON, *lag) as web:
         for version in (0, 2):
             status, said = wanting(web, store.ids("tip")[1], UNKNOWN, version=version)
             assert status == 200
             assert b"not our ref " + UNKNOWN.encode() in said
-        assert f"without {UNKNOWN}" in web.said()
+        assert (f"without {UNKNOWN}" in web.said()) == bool(lag)
+
+
+def test_commit_that_only_is_not_exported_yet_is_waited_for(
+    store: Exported, tmp_path: Path
+) -> None:
+    other = store.copied(tmp_path, "other")
+    for repository in (store, other):
+        repository.commit("later")
+    other.hg("git::export")
+    with serving(store.root, *ON, "--config=amalgam.serve.freshness=0") as web:
+        assert b"PACK" in wanting(web, other.ids("tip")[1])[1]
 
 
 @pytest.mark.parametrize(
@@ -221,8 +239,7 @@ def test_unknown_id_is_git_s_to_refuse_in_the_end(store: Exported) -> None:
     ids=["cut", "no-id", "longer"],
 )
 def test_malformed_wants_do_no_harm(store: Exported, body: bytes) -> None:
-    option = "--config=amalgam.serve.queue-timeout=1"
-    with serving(store.root, *ON, option) as web:
+    with serving(store.root, *ON) as web:
         for sent, coding in ((body, ""), (gzip.compress(body), "gzip")):
             status, _headers, said = web.ask(
                 "git-upload-pack",
@@ -237,8 +254,7 @@ def test_malformed_wants_do_no_harm(store: Exported, body: bytes) -> None:
 
 def test_many_wants_are_looked_at(store: Exported) -> None:
     tip = store.ids("tip")[1]
-    option = "--config=amalgam.serve.queue-timeout=1"
-    with serving(store.root, *ON, option) as web:
+    with serving(store.root, *ON, SHORT_LAG) as web:
         status, said = wanting(web, *[tip] * 3000, UNKNOWN)
         assert status == 200
         assert b"not our ref " + UNKNOWN.encode() in said

@@ -459,6 +459,7 @@ def test_new_commit_that_is_not_here_yet_is_waited_for(
     other.commit_nothing("later")
     other.hg("git::export")
     oid = other.ids("tip")[1]
+    configure(account, "serve.replication-lag = 30")
     with session(account, "2") as process:
         tell(process, fetch_of(oid, 2))
         store.hg("pull", "-q", str(other.root))

@@ -4,10 +4,12 @@ They are the same for all transports: configuration, trust in the repository's o
 the view that Mercurial would show, freshness, hooks, and a slot. A request waits for
 an export, also for a first one, in ``freshness``.
 
-A load balancer may send the requests of one fetch to several servers. A client that saw
-a new commit on one of them then wants it from another, which waits until it has pulled
-and exported the commit. A want of an unknown id looks the same. So these requests have
-a small pool of their own, and take no slot of other fetches.
+A fetch of an id that is not in the store waits until everything that is served is
+exported. Then a server that is alone knows that nobody has the id. Where there are
+several (``amalgam.serve.replication-lag``), a load balancer may send the requests of
+one fetch to different ones. A client that saw a new commit on one of them then wants it
+from another, which waits until it has received and exported the commit. Requests that
+wait have a small pool of their own, and take no slot of other fetches.
 """
 
 from __future__ import annotations
@@ -45,44 +47,6 @@ _AT_ONCE = 1000
 _MOST_OTHERS = 16
 """How many trees and blobs are looked for: partial clones want thousands."""
 _NOT_YET = b"this server does not have a commit yet that is asked for; try again"
-
-
-def await_wanted(
-    store: GitStore,
-    wanted: Callable[[], Iterable[bytes]],
-    seconds: float,
-    *,
-    take_slot: Callable[[], Slot | None],
-    make_fresh: Callable[[float], None],
-) -> None:
-    """Wait up to ``seconds`` until a store has all objects in ``wanted``.
-
-    Returns at once if it has them. After the time, returns as well: git then answers.
-    ``take_slot`` takes a slot for waiting requests; ``HttpError`` if none is free.
-    ``make_fresh`` exports missing changesets within some seconds.
-    """
-    lacking = _first_lacking(store, wanted())
-    if not lacking or seconds <= 0:
-        return
-    slot = take_slot()
-    if slot is None:
-        raise HttpError.later(_NOT_YET)
-    started = time.monotonic()
-    end = started + seconds
-    try:
-        while lacking and (left := end - time.monotonic()) > 0:
-            time.sleep(min(_PAUSE_SECONDS, left))
-            make_fresh(max(0, end - time.monotonic()))
-            if not _first_lacking(store, [lacking]):
-                lacking = _first_lacking(store, wanted())
-    finally:
-        slot.release()
-        store.repo.ui.log(
-            b"amalgam",
-            b"git fetch waited %.1f seconds for objects, %s\n",
-            time.monotonic() - started,
-            b"without " + hex_oid(lacking) if lacking else b"and has them",
-        )
 
 
 def _first_lacking(store: GitStore, wanted: Iterable[bytes]) -> bytes:
@@ -192,14 +156,37 @@ class Admission:
         freshness.ensure(now=now)
 
     def await_objects(self, body: IO[bytes]) -> None:
-        """Wait for objects that a request wants and that are not here yet."""
-        await_wanted(
-            self.store,
-            lambda: pktlines.wants(body),
-            self.config.queue_seconds,
-            take_slot=lambda: self._slot(pools(self.config)[2], 0),
-            make_fresh=lambda seconds: self.make_fresh(seconds=seconds),
-        )
+        """Wait for objects that a request wants and that are not here yet.
+
+        Until all that is served is exported, and, after that, as long as another server
+        may be ahead of this one. Then git answers. ``HttpError`` if it is too early for
+        that, or no slot for waiting requests is free.
+        """
+        store, lag_seconds = self.store, self.config.lag_seconds
+        lacking = _first_lacking(store, pktlines.wants(body))
+        if not lacking or (not lag_seconds and self.is_current()):
+            return
+        slot = self._slot(pools(self.config)[2], 0)
+        if slot is None:
+            raise HttpError.later(_NOT_YET)
+        started = time.monotonic()
+        try:
+            self.make_fresh(now=True)
+            lacking = _first_lacking(store, pktlines.wants(body))
+            end = time.monotonic() + lag_seconds
+            while lacking and (left := end - time.monotonic()) > 0:
+                time.sleep(min(_PAUSE_SECONDS, left))
+                self.make_fresh(seconds=max(0, end - time.monotonic()))
+                if not _first_lacking(store, [lacking]):
+                    lacking = _first_lacking(store, pktlines.wants(body))
+        finally:
+            slot.release()
+            store.repo.ui.log(
+                b"amalgam",
+                b"git fetch waited %.1f seconds for objects, %s\n",
+                time.monotonic() - started,
+                b"without " + hex_oid(lacking) if lacking else b"and has them",
+            )
 
     def seen(self) -> Seen:
         """Return the packs that a git process finds now."""

@@ -374,7 +374,8 @@ class _UploadPackRequest(GitRequest):
         is_fetch = self.command == b"fetch"
         admission.ask_hooks(is_fetch=is_fetch)
         if is_fetch:
-            with self.waiting(admission.config.queue_seconds):
+            config = admission.config
+            with self.waiting(config.queue_seconds + config.lag_seconds):
                 admission.await_objects(body)
         self._take_slot(is_fetch=is_fetch)
         if is_fetch:
