@@ -191,15 +191,30 @@ def test_shallow_clone_deepens(web: WebServer, tmp_path: Path) -> None:
     git(clone, "fsck", "--strict")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("spec", ["blob:none", "blob:limit=1", "tree:0"])
 def test_partial_clone_fetches_the_rest_when_it_is_needed(
-    web: WebServer, tmp_path: Path, spec: str
+    web: WebServer, tmp_path: Path, spec: str, version: str
 ) -> None:
-    clone = cloned(web, tmp_path / "clone", f"--filter={spec}")
+    clone = cloned(web, tmp_path / "clone", f"--filter={spec}", version=version)
+    git(clone, "config", "protocol.version", version)
     missing = git(clone, "rev-list", "--objects", "--missing=print", "--all")
     assert b"\n?" in missing
     assert b"common 0" in git(clone, "log", "-p", "--reverse")
     git(clone, "fsck")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_commit_of_no_ref_is_fetched_by_id(
+    web: WebServer, exported_template: Exported, tmp_path: Path, version: str
+) -> None:
+    """As ``git submodule update`` does for a commit that no branch ends with."""
+    git(tmp_path, "init", "-q", "clone")
+    oid = exported_template.ids("1")[1]
+    command = ("fetch", "-q", "--depth=1", web.url, oid)
+    done = fetching(tmp_path / "clone", *command, version=version)
+    assert not done.returncode, done.stderr.decode()
+    assert git(tmp_path / "clone", "rev-list", "FETCH_HEAD").decode().strip() == oid
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 Owns the configuration and limits of upload-pack; ``receivepack`` has its own. Every key
 that upload-pack reads is set on each run, so nothing in a store's own configuration
-decides the answer (git-config(1), "uploadpack", "transfer"). Protocol version 2 hands
-out every object of a store by its id, so callers ask ``freshness`` before.
+decides the answer (git-config(1), "uploadpack", "transfer"). Every version of the
+protocol hands out every object of a store by its id, so callers ask ``freshness``
+before.
 
 The capabilities of protocol version 2 are cached in this process. They depend on git's
 program, on our configuration and on the store's, but on no ref and no object. So most
@@ -64,9 +65,10 @@ _MAPPED_BYTES = 1 << 30
 # Keys without a neutral value: their presence has an effect.
 _REFUSED_KEYS = frozenset({b"uploadpack.blobpackfileuri"})
 _CONFIG: dict[str, Value] = {
-    "uploadpack.allowTipSHA1InWant": "false",
-    "uploadpack.allowReachableSHA1InWant": "false",
-    "uploadpack.allowAnySHA1InWant": "false",
+    "uploadpack.allowTipSHA1InWant": "true",
+    "uploadpack.allowReachableSHA1InWant": "true",
+    # as in version 2; clients of versions 0 and 1 complete partial clones by it
+    "uploadpack.allowAnySHA1InWant": "true",
     "uploadpack.allowRefInWant": "false",
     "uploadpack.allowSidebandAll": "false",
     "uploadpack.advertiseBundleURIs": "false",
