@@ -217,6 +217,22 @@ def test_commit_of_no_ref_is_fetched_by_id(
     assert git(tmp_path / "clone", "rev-list", "FETCH_HEAD").decode().strip() == oid
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("--shallow-exclude=NOSUCH", b"'NOSUCH' is no branch and no tag"),
+        ("--shallow-since=2037-01-01", b"no commit is left"),
+    ],
+)
+def test_client_reads_what_git_complains_about(
+    web: WebServer, tmp_path: Path, option: str, reason: bytes, version: str
+) -> None:
+    done = fetching(tmp_path, "clone", option, web.url, "clone", version=version)
+    assert done.returncode
+    assert b"remote error: " + reason in done.stderr
+
+
 @pytest.mark.parametrize(
     "spec", ["tree:1", "sparse:oid=v1:x", "object:type=commit", "combine:tree:0+tree:1"]
 )

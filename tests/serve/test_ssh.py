@@ -466,6 +466,13 @@ def test_new_commit_that_is_not_here_yet_is_waited_for(
         assert b"PACK" in until_flush(process)
 
 
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_client_reads_what_git_complains_about(account: Account, version: str) -> None:
+    clone = ("clone", "--shallow-exclude=NOSUCH", "host:repo", "clone")
+    done = account.git(*clone, version=version)
+    assert b"remote error: 'NOSUCH' is no branch and no tag" in done.stderr
+
+
 def test_secret_changeset_is_not_sent(account: Account, store: Exported) -> None:
     listed = account.git("ls-remote", "host:repo").stdout
     oid = store.ids("tip")[1].encode()

@@ -285,12 +285,13 @@ class _UploadPackRequest(GitRequest):
         """Return status, type and body of an answer that is an error.
 
         Of errors, git prints only the body of ``info/refs``. So it gets the sentence as
-        a line of the protocol (gitprotocol-pack(5), "error-line") if the server cannot
-        answer now. All others need the status.
+        a line of the protocol. All others need the status. After 401, git asks for a
+        password.
         """
-        is_late = code >= 500 and self.req.dispatchpath == _SERVICE
-        if is_late and GIT_AGENT.match(self.req.headers.get(b"User-Agent", b"")):
-            return 200, _TYPE % b"result", pktlines.line(b"ERR %s\n" % sentence)
+        is_fetch = self.req.dispatchpath == _SERVICE and self.req.method == b"POST"
+        by_git = GIT_AGENT.match(self.req.headers.get(b"User-Agent", b""))
+        if is_fetch and by_git and code != 401:
+            return 200, _TYPE % b"result", pktlines.error_line(sentence)
         return super().explained(code, sentence)
 
     def _check_route(self) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import socket
@@ -32,8 +33,10 @@ from mercurial.i18n import _
 
 from ..config import warn_once
 from ..terminal import printable, utf8_of
+from . import pktlines
 from .errors import HttpError, temporary_file_in_use
 from .limits import Watchdog, has_left
+from .uploadpack import complaint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -383,6 +386,7 @@ class GitRequest:
         self.running: GitService | None = None
         self.command = b"advertisement"
         self._sent_bytes = 0
+        self._outcome = b"done"
         self._is_ended = False
 
     def serve(self, may: Callable[[bytes], None]) -> None:
@@ -508,7 +512,7 @@ class GitRequest:
         said, self.running = self.running.said(), None
         is_ours = _OUR_FAULT.match(said) is not None
         if code == _DIED and self.req.method == b"POST" and not is_ours:
-            raise malformed(said)
+            raise malformed(said, complaint(said))
         if code:
             logged = _(b"git ended with %d: %s") % (code, said)
             raise HttpError(500, b"git failed on the server", logged=logged)
@@ -516,7 +520,7 @@ class GitRequest:
     def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         is_whole = False
         try:
-            for piece in pieces:
+            for piece in itertools.chain(pieces, self._last_words()):
                 self._sent_bytes += len(piece)
                 yield piece
             is_whole = True
@@ -524,21 +528,24 @@ class GitRequest:
             timed_out = self.watchdog is not None and self.watchdog.has_bitten
             how = b"timed out" if timed_out else b"cut"
             if is_whole and not timed_out:
-                how = self._outcome()
+                how = self._outcome
             self.end(how, kill=not is_whole)
         if timed_out and not self.connection.is_raw:
             raise TimeoutError("git made no progress, or the client did not read")
 
-    def _outcome(self) -> bytes:
-        """Return how a request ended whose whole answer was sent.
+    def _last_words(self) -> Iterator[bytes]:
+        """End git, and tell the client why it broke off, if that can be told.
 
-        git may have broken off: the status was sent before, so the log has to say it.
+        The status was sent before, so the log has to say it, too.
         """
         if self.running is None:
-            return b"done"
+            return
         code = self.running.close(kill=False)
         said, self.running = self.running.said(), None
-        return b"git ended with %d: %s" % (code, said) if code else b"done"
+        if code:
+            self._outcome = b"git ended with %d: %s" % (code, said)
+            if sentence := complaint(said):
+                yield pktlines.error_line(sentence)
 
     def refuse(self, refusal: HttpError) -> None:
         """Answer with a status and a sentence."""
@@ -614,7 +621,7 @@ def _while_watched(
         watchdog.stop()
 
 
-def malformed(logged: bytes = b"") -> HttpError:
-    """Return the refusal of a request that is not as git's are."""
-    sentence = b"the request is malformed: it is not git's"
+def malformed(logged: bytes = b"", sentence: bytes = b"") -> HttpError:
+    """Return the refusal of a request that is not as git's are, or cannot be met."""
+    sentence = sentence or b"the request is malformed: it is not git's"
     return HttpError(400, sentence, logged=logged)

@@ -46,6 +46,11 @@ def line(content: bytes) -> bytes:
     return b"%04x%s" % (len(content) + 4, content)
 
 
+def error_line(sentence: bytes) -> bytes:
+    """Return the line that ends an answer of upload-pack, and that git prints."""
+    return line(b"ERR %s\n" % sentence)
+
+
 def lines(file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file; ``FLUSH`` and ``DELIMITER`` stand for themselves.
 

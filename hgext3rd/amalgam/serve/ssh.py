@@ -101,9 +101,11 @@ class Session:
         code and its stderr; ``HttpError`` if a request is refused.
         """
         try:
-            if spoken == b"version=2":
-                return self._answer_each(spoken)
-            return self._relay(spoken)
+            answer = self._answer_each if spoken == b"version=2" else self._relay
+            code, said = answer(spoken)
+            if sentence := uploadpack.complaint(said):
+                self._write(pktlines.error_line(sentence))
+            return code, said
         finally:
             self._watchdog.stop()
 
@@ -117,9 +119,9 @@ class Session:
         with io.BufferedReader(_Input(self._stdin, self._watchdog)) as stream:
             while body := self._next_request(stream):
                 with body:
-                    code, said = self._answer_request(spoken, body)
-                if code:
-                    return code, said
+                    ended = self._answer_request(spoken, body)
+                if ended:
+                    return ended
         return 0, b""
 
     def _next_request(self, stream: IO[bytes]) -> IO[bytes] | None:
@@ -151,8 +153,13 @@ class Session:
         body.close()
         return None
 
-    def _answer_request(self, spoken: bytes, body: IO[bytes]) -> tuple[int, bytes]:
-        """Answer one request; return git's exit code and its stderr."""
+    def _answer_request(
+        self, spoken: bytes, body: IO[bytes]
+    ) -> tuple[int, bytes] | None:
+        """Answer one request.
+
+        Return git's exit code and its stderr if that ends the session.
+        """
         try:
             head = pktlines.head_of(body)
         except ValueError:
@@ -167,7 +174,8 @@ class Session:
             while piece:
                 self._write(piece)
                 piece = running.read()
-            return running.close(kill=False), running.said()
+            code = running.close(kill=False)
+            return (code, running.said()) if code else None
 
     @contextlib.contextmanager
     def _answer(
@@ -532,8 +540,7 @@ def _log(ui: UiT, service: Service, path: bytes, how: bytes, started: float) -> 
 def _refuse(service: Service, sentence: bytes, code: int = 1) -> int:
     """Print a refusal in a way that the client shows."""
     if service in (Service.FETCH, Service.PUSH):
-        # gitprotocol-pack(5), "error-line"
-        line = pktlines.line(b"ERR " + shown_by_git(sentence) + b"\n")
+        line = pktlines.error_line(shown_by_git(sentence))
         # a client that has gone needs no answer
         with contextlib.suppress(BrokenPipeError):
             write_all(sys.stdout.fileno(), line)

@@ -35,6 +35,7 @@ from ..files import Unusable
 from ..gitstore.git import summaries
 from ..gitstore.git.process import CONFIG, CONFIG_BYTES, settings
 from ..records import Record
+from ..terminal import cut, shown_by_git
 from . import pktlines
 from .errors import HttpError, temporary_file_in_use, unavailable, unavailable_since
 
@@ -55,6 +56,7 @@ _PIECE_BYTES = 1 << 16
 _PAUSE_MILLISECONDS = 2
 _PIPE_BYTES = 1 << 19
 _SAID_BYTES = 1 << 12
+_LONGEST_NAME = 200
 _THREADS = "2"
 # Memory of git besides the packs, of which it maps no more than _MAPPED_BYTES, and of
 # their indexes: 28 bytes and up for an object there, 100 to 200 while it counts.
@@ -280,6 +282,39 @@ class UploadPack(GitService):
             slot=slot,
             stdin=stdin,
         )
+
+
+# as upload-pack and pack-objects of git 2.39 to 2.55 say why they end
+_COMPLAINTS = (
+    (
+        rb"ambiguous deepen-not: (?:deepen-not )?(.*)",
+        b"'%s' is no branch and no tag, or both (--shallow-exclude); see "
+        b"'git ls-remote'",
+    ),
+    (
+        rb"no commits selected for shallow requests",
+        b"no commit is left (--shallow-since, --shallow-exclude); choose an earlier "
+        b"date, or exclude less",
+    ),
+    (
+        rb"invalid filter-spec '(.*)'",
+        b"this server does not know the filter '%s'; blob:none, blob:limit=SIZE and "
+        b"tree:0 are served",
+    ),
+)
+_FATAL = rb"^fatal: (?:git upload-pack: )?(?:%s)$"
+
+
+def complaint(said: bytes) -> bytes:
+    """Return why git refused a request, if its client can do something about it.
+
+    ``said``: git's stderr.
+    """
+    for pattern, sentence in _COMPLAINTS:
+        if found := re.search(_FATAL % pattern, said, re.MULTILINE):
+            named = tuple(cut(shown_by_git(it), _LONGEST_NAME) for it in found.groups())
+            return sentence % named
+    return b""
 
 
 def _check_settings(store: GitStore) -> None:
