@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fuzz.requests import _wants as each_want
-from mercurial import ui as uimod
+from mercurial import extensions, ui as uimod
 from mercurial.hgweb import hgweb
 from testlib.bundled import Bundled
 from testlib.environment import executable
@@ -20,6 +20,7 @@ from testlib.webserver import ON, SERVICE, serving
 from hgext3rd.amalgam.clonebundles import validity
 from hgext3rd.amalgam.serve import pktlines, uploadpack
 from hgext3rd.amalgam.serve.errors import HttpError
+from hgext3rd.amalgam.serve.httprequest import GitRequest
 
 WANT = b"0032want " + b"1" * 40 + b"\n"
 OTHER = b"003ewant " + b"2" * 40 + b" no-progress"
@@ -67,13 +68,13 @@ def test_git_is_asked_for_capabilities_once(store: Exported, tmp_path: Path) -> 
         assert asked() == 4
 
 
-def asked_by_hg(app: Any, command: str) -> bytes:
-    """Return the answer of hgweb to a command of Mercurial's protocol."""
-    environ = {
+def environ_of(path: str, query: str) -> dict[str, Any]:
+    """Return what a WSGI server gives hgweb with a request."""
+    return {
         "REQUEST_METHOD": "GET",
         "SCRIPT_NAME": "",
-        "PATH_INFO": "/",
-        "QUERY_STRING": f"cmd={command}",
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
         "SERVER_NAME": "x",
         "SERVER_PORT": "80",
         "SERVER_PROTOCOL": "HTTP/1.1",
@@ -82,6 +83,36 @@ def asked_by_hg(app: Any, command: str) -> bytes:
         "wsgi.errors": io.StringIO(),
         "wsgi.url_scheme": "http",
     }
+
+
+@pytest.mark.slow
+def test_request_ends_before_another_gets_its_repository(
+    exported_template: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ui = uimod.ui.load()
+    ui.setconfig(b"extensions", b"amalgam", b"")
+    ui.setconfig(b"amalgam", b"git.serve", b"yes")
+    extensions.loadall(ui)
+    app = hgweb(os.fsencode(exported_template.root), baseui=ui)
+    free: list[int] = []
+    end = GitRequest.end
+
+    def noting(request: GitRequest, how: bytes, *, kill: bool) -> None:
+        free.append(len(app._repos))
+        end(request, how, kill=kill)
+
+    monkeypatch.setattr(GitRequest, "end", noting)
+    path, _mark, query = SERVICE.partition("?")
+    answer = app(environ_of(f"/{path}", query), lambda *_head: None)
+    assert b"refs/heads/default" in next(answer)
+    answer.close()  # by a server whose client has left
+    assert free[0] == 0
+    assert len(app._repos) == 1
+
+
+def asked_by_hg(app: Any, command: str) -> bytes:
+    """Return the answer of hgweb to a command of Mercurial's protocol."""
+    environ = environ_of("/", f"cmd={command}")
     said: list[bytes] = []
 
     def start(status: str, _headers: object) -> Callable[[bytes], object]:

@@ -81,7 +81,12 @@ class Clone:
 
 
 def request(
-    clone: Clone, old: str, new: str, ref: str, options: Iterable[bytes] = ()
+    clone: Clone,
+    old: str,
+    new: str,
+    ref: str,
+    options: Iterable[bytes] = (),
+    features: str = "report-status",
 ) -> bytes:
     """Return what git sends to push a commit above ``old``, or to delete a ref."""
     revs = f"{new}\n".encode()
@@ -91,7 +96,7 @@ def request(
     if new != NOTHING:
         command = ["git", "pack-objects", "--revs", "--stdout", "-q"]
         pack = captured(command, clone.root, input=revs, check=True).stdout
-    features = "report-status push-options" if options else "report-status"
+    features += " push-options" if options else ""
     head = pktlines.line(f"{old} {new} {ref}\0{features}".encode()) + pktlines.FLUSH
     if options:
         head += b"".join(map(pktlines.line, options)) + pktlines.FLUSH

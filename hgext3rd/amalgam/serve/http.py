@@ -21,6 +21,7 @@ import itertools
 import os
 import re
 import sys
+import threading
 import time
 from typing import IO, TYPE_CHECKING, Any
 
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..clonebundles.register import Entry
-    from .receivepack import ReceivePackProcess
 
 
 BUNDLE_URI = b"bundle-uri"
@@ -86,8 +86,6 @@ _PUSH_ADVERTISEMENT = b"info/refs"
 _PUSH_TYPE = b"application/x-git-receive-pack-%s"
 _START = pktlines.line(b"# service=git-receive-pack\n") + pktlines.FLUSH
 _ADVERTISE = ("--stateless-rpc", "--http-backend-info-refs")
-_TRIALS = 10
-"""How many times the limit without progress an answer to git's hook may last."""
 
 
 def is_push(req: Any) -> bool:
@@ -117,6 +115,8 @@ class ReceivePackRequest(GitRequest):
         super().__init__(repo, req, res)
         self._may_push = may_push
         self._stack = contextlib.ExitStack()
+        self._reception: ReceivePackSession | None = None
+        self._answering: threading.Thread | None = None
         self.command = b"push"
 
     def answer(self, may: Callable[[bytes], None]) -> None:
@@ -156,9 +156,7 @@ class ReceivePackRequest(GitRequest):
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh(now=True, waits_on=self.waits_on)
             self.slot = self._admission.take_slot(is_fetch=False)
-        self._run(
-            ReceivePackSession(self._stack, self._admission, self.repo, proto), None
-        )
+        self._run(self._begun(proto), None)
 
     def _receive(self, proto: Any) -> None:
         """Receive a push and answer with its report."""
@@ -166,16 +164,13 @@ class ReceivePackRequest(GitRequest):
         # first, so that at most as many bodies as slots are on the disk
         with self.waiting(self._admission.config.queue_seconds):
             self.slot = self._admission.take_push_slot()
-        reception = ReceivePackSession(self._stack, self._admission, self.repo, proto)
-        assert self.watchdog is not None
-        # a method of this would keep this alive
-        feed = self.watchdog.feed
+        reception = self._begun(proto)
         body = self._stack.enter_context(
             httprequest.received_body(
                 self.req,
                 self.connection,
                 self._admission.config.max_push_bytes,
-                feed,
+                reception.progress,  # a method of this would keep this alive
                 reception.received.directory.path,
             )
         )
@@ -191,39 +186,47 @@ class ReceivePackRequest(GitRequest):
             self._admission.make_fresh()
         self._run(reception, body)
 
+    def _begun(self, proto: Any) -> ReceivePackSession:
+        assert self.watchdog is not None
+        self._reception = ReceivePackSession(
+            self._stack, self._admission, self.repo, proto, self.watchdog
+        )
+        return self._reception
+
     def _run(self, reception: ReceivePackSession, body: IO[bytes] | None) -> None:
-        """Stream git's output."""
+        """Stream git's output, its keepalives while its hook is answered, too."""
         reception.copy_refs()
         options = ("--stateless-rpc",) if body else _ADVERTISE
-        running = reception.start(*options, slot=self.slot, stdin=body)
-        self.running = running
-        pieces = self._pieces(reception, running)
+        self.running = reception.start(*options, slot=self.slot, stdin=body)
+        kind, start = b"advertisement", _START
+        if body:
+            kind, start = b"result", b""
+            # only this thread can answer the client (PEP 3333)
+            answering = threading.Thread(target=reception.answer, daemon=False)
+            answering.start()
+            self._answering = answering
+        pieces = self.pieces()
         first = next(pieces, b"")
         if not first:
             self.check_end()
-        kind = b"result"
-        if body is None:
-            kind, first = b"advertisement", _START + first
-        self.send(_PUSH_TYPE % kind, itertools.chain((first,), pieces))
+        self.send(_PUSH_TYPE % kind, itertools.chain((start + first,), pieces))
 
-    def _pieces(
-        self, reception: ReceivePackSession, running: ReceivePackProcess
-    ) -> Iterator[bytes]:
-        watchdog = self.watchdog
-        assert watchdog is not None
-        for piece in reception.pieces(
-            running, self._is_answering, self.progress, lambda: watchdog.has_bitten
-        ):
-            yield piece
-            self.progress()  # the server has taken it
-
-    def _is_answering(self) -> None:
-        """Allow for the time that Mercurial needs."""
-        if self.watchdog:
-            self.watchdog.feed(_TRIALS * self._admission.config.quiet_seconds)
+    def progress(self) -> None:
+        """Note that something came, or was taken."""
+        if self._reception:
+            self._reception.progress()
+        else:
+            super().progress()
 
     def end(self, how: bytes, *, kill: bool) -> None:
-        """Give everything back, and log the request, once."""
+        """Give everything back, and log the request, once.
+
+        A push that is being applied goes on to its end without its client.
+        """
+        if kill and self.running:
+            self.running.kill()  # else its hook may never ask
+        if self._answering:
+            self._answering.join()
         super().end(how, kill=kill)
         self._stack.close()
 

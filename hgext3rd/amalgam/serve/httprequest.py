@@ -351,6 +351,20 @@ def _too_long(limit_bytes: int) -> HttpError:
     return HttpError(413, sentence)
 
 
+class _Body:
+    """An answer that ends with the loop over it.
+
+    hgweb gives the repository to another request when that loop has ended, and drops
+    the response, with a generator in it, after that.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[bytes]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._begin()
+
+
 _NO_CACHE = (
     (b"Expires", b"Fri, 01 Jan 1980 00:00:00 GMT"),
     (b"Pragma", b"no-cache"),
@@ -487,7 +501,7 @@ class GitRequest:
             res.headers[b"Content-Length"] = b"%d" % length_bytes
         for name, value in _NO_CACHE:
             res.headers[name] = value
-        res.setbodygen(self._body(pieces))
+        res.setbodygen(_Body(functools.partial(self._body, pieces)))
 
     def _take_response(self) -> Any:
         """Return the response, which is not kept.

@@ -3,8 +3,9 @@
 The same for all transports. git reads the push from a file or a pipe and writes to the
 client. It checks every object (``fsck``) and updates no ref: it asks its hook, which
 passes git's question to this process, and the answer to git (githooks(5),
-"proc-receive"). The push is then accepted or refused, in the thread that streams git's
-output. So a client that leaves before that has pushed nothing. Owns the switch
+"proc-receive"). While one thread accepts or refuses the push, another streams git's
+output, so keepalives arrive in time. A client that leaves before git has asked has
+pushed nothing; if it leaves later, that changes nothing. Owns the switch
 ``amalgam.git.push``, too.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
+import time
 from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import encoding, util, wireprotov1server
@@ -32,15 +33,13 @@ from .errors import HttpError, temporary_file_in_use
 from .uploadpack import GitService, address_bytes, hidden_refs, unread_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.process import Value
     from ..gitstore.store import GitStore
     from ..receive.quarantine import Quarantine
     from .admission import Admission
-    from .limits import Slot
+    from .limits import Slot, Watchdog
 
 
 SERVICE = b"git-receive-pack"
@@ -95,7 +94,9 @@ class HookPipes:
             self._heard, self.says = _pipe(made)
             self._answered, self.answers = _pipe(made)
             made.pop_all()
-        self._is_open = self._is_read = True
+        self._own = contextlib.ExitStack()
+        for end in (self.asked, self.says, self.answers):
+            self._own.callback(os.close, end)
 
     @property
     def of_git(self) -> tuple[int, int, int]:
@@ -112,19 +113,9 @@ class HookPipes:
         for fd in self.of_git:
             os.close(fd)
 
-    def hang_up(self) -> None:
-        """Let the hook end: nothing more is said or answered."""
-        for fd in (self.says, self.answers):
-            os.close(fd)
-        self._is_open = False
-
     def close(self) -> None:
-        """Close the own ends."""
-        if self._is_open:
-            self.hang_up()
-        if self._is_read:
-            os.close(self.asked)
-        self._is_read = False
+        """Close the own ends, once. So the hook ends: nothing more is answered."""
+        self._own.close()
 
 
 def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
@@ -270,19 +261,32 @@ def _write(fd: int, content: bytes) -> None:
 
 urlreq = util.urlreq
 _MOST_TRIES = 5
-_PIECE_BYTES = 1 << 16
+_TRIALS = 10
+"""How many times the limit without progress an answer to git's hook may last."""
 
 
 class ReceivePackSession:
-    """A receiving repository, and git in it."""
+    """A receiving repository, and git in it.
+
+    Two threads serve it: one streams git's output, and one answers git's hook. They
+    share git's pipes and the watchdog. Mercurial's objects belong to the second one
+    until ``answer`` returns.
+    """
 
     def __init__(
-        self, stack: contextlib.ExitStack, admission: Admission, repo: RepoT, proto: Any
+        self,
+        stack: contextlib.ExitStack,
+        admission: Admission,
+        repo: RepoT,
+        proto: Any,
+        watchdog: Watchdog,
     ) -> None:
         """``stack`` ends it. ``proto``: how the client would speak Mercurial's."""
         self._stack = stack
         self._admission = admission
         self._repo, self._proto = repo, proto
+        self._watchdog = watchdog
+        self._answering_until = 0.0
         with temporary_file_in_use():
             made = quarantine.receiving(admission.store)
             self.received: Quarantine = stack.enter_context(made)
@@ -322,77 +326,54 @@ class ReceivePackSession:
         finally:
             pipes.release_ends()
 
-    def pieces(
-        self,
-        running: ReceivePackProcess,
-        answering: Callable[[], None],
-        progress: Callable[[], None],
-        is_over: Callable[[], bool],
-        source: int | None = None,
-    ) -> Iterator[bytes]:
-        """Yield git's output, and answer its hook when it asks.
+    def progress(self) -> None:
+        """Note that something came from git or its client, or was taken.
 
-        ``answering`` is called before the answer, which may take long; ``progress``
-        after each piece; ``is_over`` returns whether the client was cut off.
-        ``source``: the descriptor of a client, whose input is passed to git.
+        git's keepalives are no progress of Mercurial's, which has a limit of its own.
         """
-        assert self._pipes is not None
-        asked = self._pipes.asked
-        poll = select.poll()
-        poll.register(running.output, select.POLLIN)
-        poll.register(asked, select.POLLIN)
-        words = None if source is None else _Words(source, running, poll)
-        while True:
-            ready = dict(poll.poll())
-            progress()
-            if asked in ready:
-                poll.unregister(asked)
-                if ready[asked] & select.POLLIN:  # else git ends without a question
-                    answering()
-                    self._answer_hook(is_over)
-            if words:
-                words.pass_on(ready)
-            if running.output in ready:
-                if not (piece := running.read()):
-                    return
-                yield piece
+        self._watchdog.feed(max(self._answering_until - time.monotonic(), 0))
 
-    def _answer_hook(self, is_over: Callable[[], bool]) -> None:
+    def answer(self) -> None:
+        """Wait for the question of git's hook, and answer it.
+
+        Returns without an answer if git ends before it asks. The push is applied or
+        refused here, whatever becomes of git and its client meanwhile.
+        """
         pipes = self._pipes
         assert pipes is not None
         request: PushRequest | None = PushRequest(())
         result = PushResult({})
-        with os.fdopen(pipes.asked, "rb", closefd=False) as file:
-            try:
-                request = read_request(file, pipes.answers)
-            except PushRefusedError as exc:
-                result = PushResult({}, (exc.sentence,))
-            except ValueError as exc:
-                problem = stringutil.forcebytestr(exc)
-                self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
-                pipes.close()  # git may wait until all that it says is read
-                return
-        if request and request.commands:
-            result = self._answered(request, is_over)
-        say(result, pipes.says)
-        if request is not None:
-            write_result(request, result, pipes.answers)
-        pipes.hang_up()
-
-    def _answered(
-        self, request: PushRequest, is_over: Callable[[], bool]
-    ) -> PushResult:
         try:
-            return self._accepted(request, is_over)
+            with os.fdopen(pipes.asked, "rb", closefd=False) as file:
+                try:
+                    request = read_request(file, pipes.answers)
+                except PushRefusedError as exc:
+                    result = PushResult({}, (exc.sentence,))
+            if request and request.commands:
+                allowed = _TRIALS * self._admission.config.quiet_seconds
+                self._answering_until = time.monotonic() + allowed
+                self.progress()
+                result = self._answered(request)
+            say(result, pipes.says)
+            if request is not None:
+                write_result(request, result, pipes.answers)
+        except ValueError as exc:
+            problem = stringutil.forcebytestr(exc)
+            self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
+        finally:
+            self._answering_until = 0
+            pipes.close()  # git may wait until all that it says is read
+
+    def _answered(self, request: PushRequest) -> PushResult:
+        try:
+            return self._accepted(request)
         except Exception as exc:  # Mercurial's of the repository, before it was asked
             problem = stringutil.forcebytestr(exc)
             self._repo.ui.log(b"amalgam", b"git push failed: %s\n", problem)
             sentence = shown_by_git(refusal_of(exc).sentence)
             return PushResult({it.ref: sentence for it in request.commands})
 
-    def _accepted(
-        self, request: PushRequest, is_over: Callable[[], bool]
-    ) -> PushResult:
+    def _accepted(self, request: PushRequest) -> PushResult:
         repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
         config = self._admission.config
         url = self._proto.client()
@@ -409,7 +390,7 @@ class ReceivePackSession:
             quarantine=self.received,
             limits=limits,
             export=self._export,
-            is_over=is_over,
+            is_over=lambda: self._watchdog.has_bitten,
         )
         return PushRun(push).answer()
 
@@ -430,42 +411,6 @@ def _name_of(ui: UiT, url: bytes) -> bytes:
         user: bytes = urlreq.unquote(url.rpartition(b":")[2])
         return user.decode("utf-8", "replace").encode()
     return encoding.fromlocal(ui.username(acceptempty=True) or b"")
-
-
-class _Words:
-    """The client's input for git: at most one piece of it is held."""
-
-    def __init__(
-        self, source: int, running: ReceivePackProcess, poll: select.poll
-    ) -> None:
-        self._source = source
-        self._running = running
-        self._sink = running.descriptors()[1]
-        os.set_blocking(self._sink, False)
-        self._poll = poll
-        self._held = memoryview(b"")
-        poll.register(source, select.POLLIN)
-
-    def pass_on(self, ready: Mapping[int, int]) -> None:
-        """Read a piece, or write some of the one that is held."""
-        if self._source in ready:
-            self._held = memoryview(os.read(self._source, _PIECE_BYTES))
-            self._poll.unregister(self._source)
-            if not self._held:
-                self._running.hang_up()
-                return
-            self._poll.register(self._sink, select.POLLOUT)
-        elif self._sink in ready:
-            try:
-                self._held = self._held[os.write(self._sink, self._held) :]
-            except BlockingIOError:
-                return
-            except BrokenPipeError:  # git needs no more of it
-                self._poll.unregister(self._sink)
-                return
-            if not self._held:
-                self._poll.unregister(self._sink)
-                self._poll.register(self._source, select.POLLIN)
 
 
 _READ_ONLY = (

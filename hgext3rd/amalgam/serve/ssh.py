@@ -45,16 +45,18 @@ from .receivepack import ReceivePackSession
 from .uploadpack import PROTOCOL, UploadPack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
     from .admission import Seen
     from .limits import Slot
+    from .receivepack import ReceivePackProcess
 
 
 _PIECE_BYTES = 1 << 16
 _MOST_STARTS = 5
+_RELAY_SECONDS = 1
 _LONGEST_LIST = 1 << 16
 """Bytes for git's capabilities."""
 _ADVERTISE = ("--stateless-rpc", "--http-backend-info-refs")
@@ -377,8 +379,80 @@ def _absolute(path: str, directory: str) -> str:
     return os.path.normpath(os.path.join(directory, os.path.expanduser(path)))
 
 
-_TRIALS = 10
-"""How many times the limit without progress an answer to git's hook may last."""
+class _PushRelay:
+    """A thread that copies between a client and git, until git ends or one has gone."""
+
+    def __init__(
+        self,
+        reception: ReceivePackSession,
+        running: ReceivePackProcess,
+        stdin: int,
+        stdout: int,
+    ) -> None:
+        self._reception = reception
+        self._running = running
+        self._source, self._target = stdin, stdout
+        self._sink = running.descriptors()[1]
+        os.set_blocking(self._sink, False)
+        self._held = memoryview(b"")
+        """The client's input that git has not taken: at most one piece."""
+        self._poll = select.poll()
+        for fd in (running.output, stdin):
+            self._poll.register(fd, select.POLLIN)
+        self._lost: OSError | None = None
+        # not awaited at the end: the client may never read
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for its end; ``OSError`` if the client has gone."""
+        self._thread.join()
+        if self._lost:
+            raise self._lost
+
+    def end(self) -> None:
+        """Kill git, so that it ends."""
+        self._running.kill()
+        self._thread.join(_RELAY_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self._copy()
+        except OSError as exc:
+            self._lost = exc
+            self._running.kill()  # else its hook may never ask
+
+    def _copy(self) -> None:
+        while True:
+            ready = dict(self._poll.poll())
+            self._reception.progress()
+            self._pass_on(ready)
+            if self._running.output in ready:
+                if not (piece := self._running.read()):
+                    return
+                write_all(self._target, piece)
+                self._reception.progress()
+
+    def _pass_on(self, ready: Mapping[int, int]) -> None:
+        """Read a piece, or write some of the one that is held."""
+        if self._source in ready:
+            self._held = memoryview(os.read(self._source, _PIECE_BYTES))
+            self._poll.unregister(self._source)
+            if not self._held:
+                self._running.hang_up()
+                return
+            self._poll.register(self._sink, select.POLLOUT)
+        elif self._sink in ready:
+            try:
+                self._held = self._held[os.write(self._sink, self._held) :]
+            except BlockingIOError:
+                return
+            except BrokenPipeError:  # git needs no more of it
+                self._poll.unregister(self._sink)
+                return
+            if not self._held:
+                self._poll.unregister(self._sink)
+                self._poll.register(self._source, select.POLLIN)
 
 
 class PushSession:
@@ -390,40 +464,32 @@ class PushSession:
         self._repo, self._proto = repo, proto
         self._admission = Admission(repo, proto)
         self._stdin, self._stdout = stdin, stdout
-        self._quiet_seconds = self._admission.config.quiet_seconds
-        self._watchdog = Watchdog(self._quiet_seconds, end_all)
+        self._watchdog = Watchdog(self._admission.config.quiet_seconds, end_all)
 
     def run(self) -> tuple[int, bytes]:
         """Serve the client to its end.
 
         Return git's exit code and its stderr; ``HttpError`` if it is refused.
         """
-        admission = self._admission
+        admission, watchdog = self._admission, self._watchdog
         with contextlib.ExitStack() as stack:
-            stack.callback(self._watchdog.stop)
-            waits_on = Waiting(self._watchdog, self._stdout).goes_on
+            stack.callback(watchdog.stop)
+            waits_on = Waiting(watchdog, self._stdout).goes_on
             admission.make_fresh(now=True, waits_on=waits_on)
             slot = admission.take_push_slot()
             stack.callback(slot.release)
-            reception = ReceivePackSession(stack, admission, self._repo, self._proto)
+            reception = ReceivePackSession(
+                stack, admission, self._repo, self._proto, watchdog
+            )
             reception.copy_refs()
             running = reception.start(slot=slot, stdin=PIPE)
             stack.callback(running.end)
-            pieces = reception.pieces(
-                running,
-                self._is_answering,
-                self._watchdog.feed,
-                lambda: self._watchdog.has_bitten,
-                self._stdin,
-            )
-            for piece in pieces:
-                write_all(self._stdout, piece)
-                self._watchdog.feed()
+            relay = _PushRelay(reception, running, self._stdin, self._stdout)
+            stack.callback(relay.end)
+            # here, so that a signal lets Mercurial roll back
+            reception.answer()
+            relay.join()
             return running.close(kill=False), running.said()
-
-    def _is_answering(self) -> None:
-        """Allow for the time that Mercurial needs."""
-        self._watchdog.feed(_TRIALS * self._quiet_seconds)
 
 
 _ILLEGAL = 255
