@@ -38,6 +38,12 @@ AZURITE := $(CACHE)/azurite-3.35.0
 VERSITYGW := $(CACHE)/versitygw-1.8.0/versitygw
 GIT_LFS := $(CACHE)/git-lfs-$(GIT_LFS_VERSION)/git-lfs
 CINNABAR := $(CACHE)/git-cinnabar-0.7.5/bin/git-cinnabar
+# the clients of `make clients`; that of dulwich is in tests/requirements.txt
+GO_GIT := 5.19.3
+ISOMORPHIC_GIT := 1.44.11
+JGIT := 7.8.1.202611041320-r
+PYGIT2 := 1.21.0
+ASYNCSSH := 2.24.1
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
 DOCS_VENV := build/venv-docs
@@ -142,6 +148,15 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 	  --pulled $(PUSHES_PULLED) $(foreach it,$(RECEIVERS),--receiver "$$TREE"/$(dir $(it))hg) \
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
+
+CLIENTS := build/clients
+NODE_MODULES := $(CACHE)/isomorphic-git-$(ISOMORPHIC_GIT)/node_modules
+JARS := $(CACHE)/jgit-$(JGIT)
+.PHONY: clients
+clients: local $(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH) $(CLIENTS)/go-git-$(GO_GIT) $(CLIENTS)/jgit-$(JGIT) $(NODE_MODULES) ## clone, fetch and push with dulwich, JGit, go-git, libgit2 and isomorphic-git; needs go, JDK, mvn, npm; ONLY=JGit
+	@cd tests && $(BIN)/python3 -m clients --go-git "$$TREE"/$(CLIENTS)/go-git-$(GO_GIT) \
+	  --jgit "$(JARS)/*:$$TREE/$(CLIENTS)/jgit-$(JGIT)" --isomorphic-git $(NODE_MODULES) \
+	  $(if $(ONLY),--only "$(ONLY)")
 
 # a built checkout, and directories of repositories
 BASE =
@@ -406,6 +421,26 @@ azure-server: $(AZURITE)/node_modules/.bin/azurite-blob ## install an emulator o
 
 $(AZURITE)/node_modules/.bin/azurite-blob:
 	npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3.35.0
+
+$(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH): $(VENV)/.ready
+	$(BIN)/pip install -q --disable-pip-version-check pygit2==$(PYGIT2) asyncssh==$(ASYNCSSH)
+	@touch $@
+
+$(CLIENTS)/go-git-$(GO_GIT): tests/clients/programs/gogitsteps.go
+	@rm -rf $(CLIENTS)/go && mkdir -p $(CLIENTS)/go && cp $< $(CLIENTS)/go
+	cd $(CLIENTS)/go && go mod init amalgam.example/clients && \
+	  go get github.com/go-git/go-git/v5@v$(GO_GIT) && go build -o ../$(@F) .
+
+$(CLIENTS)/jgit-$(JGIT): tests/clients/programs/JgitSteps.java $(JARS)
+	javac -cp '$(JARS)/*' -d $@ $<
+	@touch $@
+
+$(JARS):
+	mvn -q -B -f tests/clients/pom.xml dependency:copy-dependencies -Djgit=$(JGIT) -DoutputDirectory=$@.new
+	@mv $@.new $@
+
+$(NODE_MODULES):
+	npm install --silent --no-audit --no-fund --prefix $(@D) isomorphic-git@$(ISOMORPHIC_GIT)
 
 # git runs it by its other name
 $(CINNABAR):
