@@ -56,6 +56,7 @@ def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> Nam
             for branch, rev in (_tips(view, revs) if b"tips" in kinds else {}).items()
         },
         tip_branch=view[max(revs, default=-1)].branch(),
+        shows_tips=b"tips" in kinds,
     )
 
 

@@ -243,6 +243,15 @@ def test_an_empty_repository_has_no_refs(tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", str(tmp_path / "repo" / STORE), "clone")
 
 
+def test_without_tips_head_is_a_branch_that_git_users_have(tmp_path: Path) -> None:
+    """``default`` is none then, and cannot be pushed."""
+    repo = repository(tmp_path / "repo")
+    for bookmark, expected in (("x", "main"), ("master", "master"), ("main", "main")):
+        hg(repo, "bookmark", "-r", "0", bookmark)
+        hg(repo, "git::export", "--config", "amalgam.git.refs=bookmarks")
+        assert head(repo) == f"refs/heads/{expected}"
+
+
 def named(repo: Path) -> dict[str, str]:
     """Return the refs that users see: name to the first line of the description."""
     lines = git(repo / STORE, "for-each-ref", "--format=%(refname)%09%(subject)")

@@ -70,6 +70,8 @@ class NamedNodes(Record):
     tags: dict[bytes, bytes]
     tip_branch: bytes
     """The branch of the last changeset; empty if HEAD needs not know it."""
+    shows_tips: bool
+    """Whether open branches have refs."""
 
     @classmethod
     def of(
@@ -116,7 +118,7 @@ class NamedNodes(Record):
         tip_branch = b""
         if tips and b"@" not in marks and b"default" not in tips:
             tip_branch = view[b"tip"].branch()
-        return cls(marks, dict(tips), others, tags, tip_branch)
+        return cls(marks, dict(tips), others, tags, tip_branch, b"tips" in kinds)
 
     def branches(self) -> dict[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.
@@ -149,10 +151,12 @@ class NamedNodes(Record):
         refs |= {OTHER_HEADS + ref: self.others[name] for name, ref in others.items()}
 
         branches = (("tip", b"default"), ("tip", self.tip_branch))
-        for key in (("bookmark", b"@"), *branches):
+        of_git = (("bookmark", b"main"), ("bookmark", b"master"))
+        for key in (("bookmark", b"@"), *branches, *of_git):
             if key in heads_refs:
                 return refs, HEADS + heads_refs[key]
-        return refs, HEADS + b"default"
+        # a branch that a push can make
+        return refs, HEADS + (b"default" if self.shows_tips else b"main")
 
     def too_long(self, refs: Mapping[bytes, bytes]) -> list[bytes]:
         """Return the bookmarks, open branches and tags that have none of ``refs``.
