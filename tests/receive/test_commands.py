@@ -59,17 +59,17 @@ def asked(commands: bytes, options: bytes) -> PushRequest | None:
 
 
 def test_request_has_a_bound() -> None:
-    request = asked(COMMAND * 2000, OPTION * 2000)
+    request = asked(COMMAND * 20000, OPTION * 20000)
     assert request is not None
-    assert (len(request.commands), len(request.options)) == (2000, 2000)
+    assert (len(request.commands), len(request.options)) == (20000, 20000)
     for commands, options in (
-        (COMMAND * 2001, b""),
-        (COMMAND, OPTION * 2001),
-        (COMMAND, LONG * 17),
+        (COMMAND * 20001, b""),
+        (COMMAND, OPTION * 20001),
+        (COMMAND, LONG * 65),
     ):
         with pytest.raises(PushRefusedError) as refusal:
             asked(commands, options)
-        assert refusal.value.sentence.startswith(b"the push has more than 2000 refs")
+        assert refusal.value.sentence.startswith(b"the push has more than 20000 refs")
 
 
 def test_pusher_is_told_that_a_disk_is_full() -> None:

@@ -165,8 +165,8 @@ class ReceivePackProcess(GitService):
 
 _VERSION = b"version=1"
 _OPTIONS = b"push-options"
-_MOST_LINES = 2_000
-_MOST_BYTES = 1 << 20
+_MOST_LINES = 20_000
+_MOST_BYTES = 4 << 20
 _LONGEST_SAID = 1 << 15
 _LONGEST_REASON = 1 << 10
 
