@@ -247,6 +247,14 @@ upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalg
 	@cd tests && nice -n 15 $(BIN)/python3 -m upstream --sdist $(SDIST) --hg $(BIN)/hg \
 	  --output "$$TREE"/build/upstream --json "$$TREE"/build/upstream.json $(TESTS)
 
+# git is built elsewhere, as 2.55.0 by `make NO_RUST=1`. TESTS="t5551 ..." is a part of it.
+GIT_SOURCE =
+.PHONY: git-tests
+git-tests: local ## git's own tests of HTTP, with amalgam as the server; GIT_SOURCE=DIR: git, built; needs Apache
+	@$(if $(GIT_SOURCE),,echo 'where is git built? make git-tests GIT_SOURCE=DIR' >&2; exit 2)
+	@cd tests && nice -n 15 $(BIN)/python3 -m gittests --source $(call absolute,$(GIT_SOURCE)) \
+	  --hg $(BIN)/hg --output "$$TREE"/build/git-tests --json "$$TREE"/build/git-tests.json $(TESTS)
+
 # Warnings are errors, links to nothing among them. Addresses elsewhere are in external-links.txt.
 .PHONY: docs
 docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html

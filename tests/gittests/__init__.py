@@ -1,0 +1,1 @@
+"""git's own tests of smart HTTP, against hgweb with amalgam."""
