@@ -80,9 +80,10 @@ _CONFIG: dict[str, Value] = {
     "uploadpackfilter.blob:none.allow": "true",
     "uploadpackfilter.blob:limit.allow": "true",
     "uploadpackfilter.tree.allow": "true",
-    "uploadpackfilter.tree.maxDepth": "0",
+    "uploadpackfilter.tree.maxDepth": str((1 << 31) - 1),
+    "uploadpackfilter.object:type.allow": "true",
+    # docs/decisions/serving.rst: a cheap request would become an expensive one
     "uploadpackfilter.sparse:oid.allow": "false",
-    "uploadpackfilter.object:type.allow": "false",
     "uploadpackfilter.combine.allow": "false",
     "uploadpackfilter.auto.allow": "false",
     "transfer.advertiseSID": "false",
@@ -298,8 +299,8 @@ _COMPLAINTS = (
     ),
     (
         rb"invalid filter-spec '(.*)'",
-        b"this server does not know the filter '%s'; blob:none, blob:limit=SIZE and "
-        b"tree:0 are served",
+        b"this server does not know the filter '%s'; blob:none, blob:limit=SIZE, "
+        b"tree:DEPTH and object:type=TYPE are served",
     ),
 )
 _FATAL = rb"^fatal: (?:git upload-pack: )?(?:%s)$"
