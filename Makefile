@@ -33,6 +33,7 @@ SDIST := $(CACHE)/mercurial-$(HG)
 CBINDGEN := $(CACHE)/cbindgen-0.29.4/bin/cbindgen
 CARGO_FUZZ := $(CACHE)/cargo-fuzz-0.13.1/bin/cargo-fuzz
 CARGO_DENY := $(CACHE)/cargo-deny-0.20.2/bin/cargo-deny
+NEWCOMER := $(CACHE)/newcomer-$(HG)
 GIT_LFS_VERSION := 3.4.1
 AZURITE := $(CACHE)/azurite-3.35.0
 VERSITYGW := $(CACHE)/versitygw-1.8.0/versitygw
@@ -320,7 +321,7 @@ git:
 	@$(if $(GIT),mkdir -p build/git && ln -s $(call absolute,$(GIT)) build/git/git && git --version)
 
 .PHONY: pytest
-pytest: local git
+pytest: local git $(NEWCOMER)/.ready
 	$(BIN)/python3 -m pytest -m 'not torture' -n $(JOBS) --dist worksteal $(TESTED)
 	@$(BIN)/python3 tests/project/test_prose.py
 
@@ -357,6 +358,12 @@ START_BY_SH = cd $(VENV)/bin && \
 $(VENV)/.fuzz: tests/fuzz/requirements.txt $(VENV)/.ready
 	-$(BIN)/pip install -q --disable-pip-version-check --only-binary :all: -r $<
 	@touch $@
+
+# Stands in for the package registry in roots of tests. Where there is none for the system's
+# Python, tests say so.
+$(NEWCOMER)/.ready:
+	-/usr/bin/python3 -m venv --clear $(@D)/venv && $(@D)/venv/bin/pip download -q \
+	  --disable-pip-version-check --only-binary :all: -d $(@D) mercurial==$(HG) cffi gunicorn && touch $@
 
 ifeq ($(FLAVOUR),-rust)
 # setup.py of Mercurial expects cargo's output where cargo puts it by itself

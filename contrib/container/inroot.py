@@ -13,18 +13,16 @@ import argparse
 import json
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from roots import Debian
 
 TREE = Path(__file__).resolve().parents[2]
 CONTAINERFILE = Path(__file__).with_name("Containerfile")
 #: Instructions that say how to run the image; there is nothing to do for them here.
 DECLARATIONS = {"EXPOSE", "VOLUME"}
-PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# as images of Debian have it: packages start nothing
-POLICY = "#!/bin/sh\nexit 101\n"
 #: What users of the server do, beside it.
 CLIENTS = """
 set -e
@@ -99,9 +97,6 @@ def check_suite(root: Path, image: str) -> None:
     found = re.search(r"(?m)^VERSION_CODENAME=(\w+)", release)
     if not found or f"debian:{found[1]}-slim" not in image:
         raise SystemExit(f"{root} is not the Debian of {image}")
-    policy = root / "usr/sbin/policy-rc.d"
-    policy.write_text(POLICY)
-    policy.chmod(0o755)
 
 
 def copy(root: Path, source: str, target: str) -> None:
@@ -119,16 +114,9 @@ def copy(root: Path, source: str, target: str) -> None:
 
 
 def inside(root: Path, command: list[str], *, alone: bool = False) -> None:
-    """Run a command in the root; ``alone`` has a network of its own."""
-    namespaces = ["--mount", "--pid", "--fork", "--kill-child"]
-    steps = f'mount -t proc proc {root}/proc && exec chroot {root} env -i {PATH} "$@"'
-    if alone:
-        namespaces.append("--net")
-        steps = f"ip link set lo up && {steps}"
-    full = ["unshare", *namespaces, "sh", "-c", steps, "sh", *command]
-    done = subprocess.run(full, cwd="/")
-    if done.returncode:
-        raise SystemExit(f"{command[0]} ended with {done.returncode}")
+    """Run a command in the root; end the script if it fails."""
+    if code := Debian(root).run(command, alone=alone):
+        raise SystemExit(f"{command[0]} ended with {code}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Follow the pages as a newcomer, in a root of debootstrap: newcomer.py ROOT WHEEL.
+"""Follow the pages as a newcomer, with what they ask for: newcomer.py ROOT WHEEL.
 
 ROOT is of debootstrap --variant=minbase trixie, and is changed. What is typed is what
-the pages have: installing.rst, tutorial.rst, hosting.rst, and adopting.rst for a mirror
-of git-cinnabar. Only this is added: a user, a repository to migrate and its mirror,
-what an init would start, and a second to wait for what happens in the background. Needs
-root, ip(8), unshare(1) and a network. Prints a transcript with times; a command that
-fails ends it.
+the pages have. Only this is added: a user, contents and names of people, repositories
+to migrate or to serve, what an init would start, and time for what happens in the
+background. Needs root, ip(8), unshare(1) and a network. Prints a transcript with times;
+a command that fails ends it. ``make test`` follows the pages that need no packages, in
+a root that is made of its machine.
 """
 
 from __future__ import annotations
@@ -19,19 +19,34 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from inroot import POLICY, inside
+from roots import Debian
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 WHEELS = "/srv/wheel"
 BLOCK = re.compile(
     r"(?m)^(?:(?!\.\.).*::|\.\. code-block:: console)\n\n((?:    .*\n|\n)+)"
 )
-#: What an init would have started.
-NGINX = "nginx"
-MIGRATED = """
+#: A login shell of a user, who has told git his name.
+LOGIN = """
 cd
-git config --global user.email ann@example.org
+test ! -e .profile || . ./.profile
 git config --global user.name Ann
+git config --global user.email ann@example.org
+"""
+PROJECT = """
+hg init project
+cd project
+echo hello > README
+hg commit -A -m first
+"""
+PUSHED = """
+echo pushed >> ../my-clone/README
+git -C ../my-clone commit -q -a -m 'from git'
+git -C ../my-clone push
+hg log -r tip -T '{desc}\\n' | grep 'from git'
+"""
+MIGRATED = """
 hg init /srv/hg/old
 printf '%s\\n' '[phases]' 'new-commit = public' '[web]' 'allow-push = *' \\
   'push_ssl = no' '[extensions]' 'amalgam =' '[amalgam]' 'git.serve = yes' \\
@@ -44,6 +59,12 @@ git clone -q hg::https://hg.example.org/old project-mirror
 git clone -q hg::https://hg.example.org/old clone
 git -C clone commit -q --allow-empty -m pushed
 """
+#: hgweb finds a new repository within 20 seconds.
+WAIT = "sleep 21"
+
+
+class ScriptError(Exception):
+    """A command of a page failed."""
 
 
 def main() -> None:
@@ -52,40 +73,141 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("wheel", type=Path)
     options = parser.parse_args()
-    root: Path = options.root.resolve()
-    policy = root / "usr/sbin/policy-rc.d"
-    policy.write_text(POLICY)
-    policy.chmod(0o755)
-    (root / WHEELS.lstrip("/")).mkdir(parents=True, exist_ok=True)
-    shutil.copy(options.wheel, root / WHEELS.lstrip("/"))
-    packages, pip = installing()
-    part(root, "packages", ["apt-get update -q", packages])
-    part(root, "the wheel", [pip.replace("--user ", ""), "useradd -m ann"])
-    enable = r"printf '[extensions]\namalgam =\n' > ~/.hgrc"
-    tutorial = [enable, "cd", *typed("tutorial.rst")]
-    part(root, "tutorial.rst", tutorial, user="ann", alone=True)
-    needs, *trial = section("hosting.rst", "What you need\n", "1. The repository\n")
-    part(root, "packages of hosting.rst", [noninteractive(needs)])
-    part(root, "git-cinnabar", ["apt-get install -q -y git-cinnabar"])
-    hosting = section("hosting.rst", "1. The repository\n", "Uploading instead\n")
-    adopting = section("adopting.rst", "Adopt the mirror\n", "What is checked\n")
-    migration = [line for line in adopting if "project/.hg/git" not in line]
-    migration = [
-        line.replace("example.org/project", "example.org/old") for line in migration
-    ]
-    hosting = [*trial, NGINX, *hosting]
-    check = ["hg -R project git::export", "hg -R project git::verify --full"]
-    both = [*hosting, MIGRATED, *migration, *check]
-    part(root, "hosting.rst and adopting.rst", both, alone=True)
+    newcomer = Newcomer(Debian(options.root), options.wheel)
+    newcomer.part("lists of packages", ["apt-get update -q"])
+    newcomer.first_minutes()
+    newcomer.serve_git()
+    newcomer.start_again()
+    newcomer.install_beside_debian()
+    newcomer.host()
     print("all pages were followed")
+
+
+class Newcomer:
+    """Somebody who follows pages in one root, from the first to the last."""
+
+    def __init__(self, root: Debian, wheel: Path) -> None:
+        self._root = root
+        wheels = root.path / WHEELS.lstrip("/")
+        wheels.mkdir(parents=True, exist_ok=True)
+        shutil.copy(wheel, wheels)
+        self._user = "ann" if root.has_users else "root"
+
+    def first_minutes(self) -> None:
+        """Follow installing.rst without Mercurial, README and tutorial.rst."""
+        install = section("docs/installing.rst", "From a wheel")
+        self.part("packages", packages_in("docs/installing.rst")[:1])
+        if self._root.has_users:
+            self.part("a user", [f"useradd --create-home {self._user}"])
+        self.part("installing.rst", [LOGIN, *install], user=self._user)
+        first, serve, push = (
+            [*typed(block("README.rst", has), prompt="")]
+            for has in ("git.serve", "hg serve", "git.push")
+        )
+        # README has the file in two parts
+        push = ["mv .hg/hgrc ../hgrc", *push, "cat ../hgrc >> .hg/hgrc"]
+        shown = [LOGIN, PROJECT, *first, *push, *serve, PUSHED]
+        self.part("README.rst", shown, user=self._user, alone=True)
+        tutorial = [LOGIN, "mkdir tutorial; cd tutorial", *section("docs/tutorial.rst")]
+        self.part("tutorial.rst", tutorial, user=self._user, alone=True)
+
+    def serve_git(self) -> None:
+        """Follow serving-git.rst, with gunicorn, and with nginx if there is one."""
+        page = "docs/serving-git.rst"
+        self.part("packages", packages_in(page)[:1])
+        self.part("serving-git.rst, what you need", section(page, "What you need"))
+        served = section(page, "1. Users", "2. hgweb", "3. gunicorn")
+        served.append("sleep 3")  # for gunicorn
+        if self._root.has("nginx"):
+            proxied = section(page, "6. nginx", "7. Clients")
+            # uWSGI is another way
+            served += [line for line in proxied if "uwsgi.conf" not in line]
+            served = [*trial(), "nginx", *served]
+        else:
+            served.append("git clone http://127.0.0.1:8000/alice/project")
+            served.append("! git ls-remote http://127.0.0.1:8000/bob/closed")
+        served = ["mkdir /clients; cd /clients", *served]
+        self.part("serving-git.rst", served, alone=True)
+
+    def start_again(self) -> None:
+        """Remove what serving-git.rst has made, for another page."""
+        removed = "/etc/nginx/conf.d/* /etc/mercurial /srv/hg /usr/local/bin/hg"
+        self.part("start again", [f"rm -rf /clients {removed}"])
+
+    def install_beside_debian(self) -> None:
+        """Install Debian's packages and the wheel, for all users."""
+        packages, pip = installing()
+        self.part("packages", [packages])
+        self.part("the wheel", [pip.replace("--user ", "")])
+
+    def host(self) -> None:
+        """Follow hosting.rst, taking-pushes.rst and adopting.rst."""
+        page = "docs/hosting.rst"
+        self.part("packages", packages_in(page)[:1])
+        self.part("git-cinnabar", ["apt-get install -q -y git-cinnabar"])
+        hosting = section(page, "1.", "2.", "3.", "4.", "5.", "6. What", "Uploading")
+        clone = "hg clone https://hg.example.org/uploaded"
+        hosting = [f"{WAIT}; {it}" if it.startswith(clone) else it for it in hosting]
+        settings = block("docs/taking-pushes.rst", "git.push = yes")
+        pushes = [
+            f"cat >> /srv/hg/project/.hg/hgrc <<'END'\n{settings}\nEND",
+            LOGIN,
+            *pushing(),
+            "hg -R /srv/hg/project log -r tip -T '{desc}\\n' | grep parser",
+            "cd /clients",
+        ]
+        adopting = section("docs/adopting.rst", "Adopt the mirror", "Move existing")
+        migration = [
+            line.replace("example.org/project", "example.org/old") for line in adopting
+        ]
+        check = ["hg -R project git::export", "hg -R project git::verify --full"]
+        name = "hosting.rst, taking-pushes.rst"
+        if self._root.has_packages:
+            name += ", adopting.rst"
+            pushes += [MIGRATED, *migration, *check]
+        else:
+            hosting = [line for line in hosting if "project-cinnabar" not in line]
+        before = [*trial(), "mkdir /clients; cd /clients", "nginx"]
+        self.part(name, [*before, *hosting, *pushes], alone=True)
+
+    def part(
+        self, name: str, commands: list[str], *, user: str = "root", alone: bool = False
+    ) -> None:
+        """Type some commands, each printed before; raise if one fails.
+
+        Without packages in the root, ``apt`` is not run.
+        """
+        print(f"--- {name}", flush=True)
+        commands = [it for it in commands if not it.startswith("apt install ")]
+        if not self._root.has_packages:
+            commands = [it for it in commands if not it.startswith("apt-get ")]
+        script = "set -e\n" + "\n".join(
+            f"printf '%s\\n' {shlex.quote('$ ' + line)}\n{line}" for line in commands
+        )
+        home = "/root" if user == "root" else f"/home/{user}"
+        command = ["env", f"HOME={home}", "sh", "-c", script]
+        if user != "root":
+            become = ["setpriv", "--reuid", user, "--regid", user, "--init-groups"]
+            command = [*become, *command]
+        start = time.monotonic()
+        if code := self._root.run(command, alone=alone):
+            raise ScriptError(f"{name}: a command ended with {code}")
+        print(f"--- {name}: {time.monotonic() - start:.0f} seconds", flush=True)
 
 
 def installing() -> tuple[str, str]:
     """Return what installing.rst has for Debian: its packages, and the line for pip."""
     text = (DOCS / "installing.rst").read_text()
-    (packages,) = re.findall(r"``(apt install [^`]*)``", text)
+    (packages,) = re.findall(r"``(apt install mercurial [^`]*)``", text)
     (pip,) = re.findall(r"Debian 13\n     - ``(pip [^`]*)``", text)
     return noninteractive(packages), pip.replace("DIR", WHEELS)
+
+
+def packages_in(page: str) -> list[str]:
+    """Return the commands of a page that install packages, in their order."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"(?:``|    \$ )(apt install [^`\n]*)", text)
+    return [noninteractive(command) for command in found]
 
 
 def noninteractive(command: str) -> str:
@@ -93,53 +215,59 @@ def noninteractive(command: str) -> str:
     return command.replace("apt install", "apt-get install -q -y")
 
 
-def section(page: str, start: str, end: str) -> list[str]:
-    """Return what a part of a page has to type."""
-    text = (DOCS / page).read_text()
-    return list(steps(text[text.index(f"\n{start}===") : text.index(f"\n{end}===")]))
+def trial() -> list[str]:
+    """Return what hosting.rst has for names and certificates to try."""
+    needs = section("docs/hosting.rst", "What you need")
+    return [line for line in needs if not line.startswith("apt ")]
 
 
-def typed(page: str) -> list[str]:
-    """Return what a whole page has to type."""
-    return list(steps((DOCS / page).read_text()))
+def pushing() -> list[str]:
+    """Return how pushing.rst begins, with something to commit."""
+    clone, into, commit, push, _wait = typed(block("docs/pushing.rst", "git clone "))
+    return [clone, into, "echo mended >> README", commit, push]
+
+
+def block(page: str, has: str) -> str:
+    """Return the first literal block of a page that has a text."""
+    for found in BLOCK.finditer((ROOT / page).read_text()):
+        if has in found[1]:
+            return textwrap.dedent(found[1]).strip("\n")
+    raise ScriptError(f"{page} has no block with {has}")
+
+
+def section(page: str, *titles: str) -> list[str]:
+    """Return what sections of a page have to type; what the whole page has if none."""
+    text = (ROOT / page).read_text()
+    parts = re.split(r"(?m)^(?=\S.*\n(?:=+|-+)\n)", text)
+    commands: list[str] = []
+    for title in titles or [""]:
+        chosen = [it for it in parts if it.startswith(title)]
+        if not chosen:
+            raise ScriptError(f"{page} has no section '{title}'")
+        for part in chosen if titles else parts:
+            commands += steps(part)
+    return commands
 
 
 def steps(text: str) -> Iterator[str]:
-    """Yield shell commands that write the files of a page, and those that it has."""
+    """Yield what the blocks of a text have to type."""
     for found in BLOCK.finditer(text):
-        block = textwrap.dedent(found[1]).strip("\n")
-        first, _newline, rest = block.partition("\n")
-        if first.startswith("# "):
-            name = first[2:]
-            content = shlex.quote(rest + "\n")
-            yield f"mkdir -p $(dirname {name}); printf %s {content} > {name}"
-            continue
-        for line in block.split("\n"):
-            if line.startswith("$ "):
-                yield line[2:]
-        if " commit " in block:
-            yield "sleep 1"  # the page says that what follows comes a second later
+        yield from typed(textwrap.dedent(found[1]).strip("\n"))
 
 
-def part(
-    root: Path,
-    name: str,
-    commands: list[str],
-    *,
-    user: str = "root",
-    alone: bool = False,
-) -> None:
-    """Type some commands, each printed before; end if one fails."""
-    print(f"--- {name}", flush=True)
-    script = "set -e\n" + "\n".join(
-        f"printf '%s\\n' {shlex.quote('$ ' + line)}\n{line}" for line in commands
-    )
-    home = "/root" if user == "root" else f"/home/{user}"
-    command = ["setpriv", "--reuid", user, "--regid", user, "--init-groups"]
-    command += ["env", f"HOME={home}", "sh", "-c", script]
-    start = time.monotonic()
-    inside(root, command, alone=alone)
-    print(f"--- {name}: {time.monotonic() - start:.0f} seconds", flush=True)
+def typed(block: str, prompt: str = "$ ") -> Iterator[str]:
+    """Yield shell commands that write a file of a page, or those that it has."""
+    first, _newline, rest = block.partition("\n")
+    if first.startswith("# "):
+        name = first[2:]
+        content = shlex.quote(rest)
+        yield f"mkdir -p $(dirname {name}); printf '%s\\n' {content} > {name}"
+        return
+    for line in block.split("\n"):
+        if line.startswith(prompt):
+            yield line.removeprefix(prompt)
+    if " commit " in block:
+        yield "sleep 1"  # the page says that what follows comes a second later
 
 
 if __name__ == "__main__":

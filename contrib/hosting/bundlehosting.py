@@ -55,6 +55,7 @@ class BundleHosting(Walk):
             self.ports["hg.example.org"] = self.ports["8000"]
         if "TMPDIR" in os.environ:
             self.environment["TMPDIR"] = os.environ["TMPDIR"]
+        self._made: set[str] = set()
         self.python = hg.parent / "python3"
         self.s3 = _versitygw()
         if self.s3:
@@ -72,13 +73,16 @@ class BundleHosting(Walk):
         (self.scratch / "srv/www/bundles").mkdir(parents=True)
         for block in blocks((DOCS / self.page).read_text()):
             if block[0].endswith("/hgrc") and "/project/" not in block[0]:
-                root = Path(self.local(block[0][2:])).parents[1]
+                root = str(Path(self.local(block[0][2:])).parents[1])
                 subprocess.run(["hg", "init", root], env=self.environment, check=True)
+                self._made.add(root)
 
     def replaced(self, command: str) -> bool:
         """Start servers in the place of nginx's reload; leave out what is not here."""
         if command == "nginx -s reload":
             self._serve_files()
+            return True
+        if command.startswith("hg init") and self.local(command[8:]) in self._made:
             return True
         if "project-cinnabar" in command and not self.cinnabar:
             print("left out: there is no git-cinnabar")

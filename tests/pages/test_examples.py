@@ -42,6 +42,8 @@ NOT_RUN = {
     ("docs/hosting.rst", "apt install"): "contrib/container/newcomer.py",
     ("docs/hosting.rst", "git config lfs.url"): "serve/test_lfs.py, with git-lfs",
     ("docs/hosting.rst", "git lfs install"): "serve/test_lfs.py, with git-lfs",
+    ("docs/installing.rst", "python3 -m venv"): "tests/pages/test_newcomer.py",
+    ("docs/serving-git.rst", "apt install"): "contrib/container/newcomer.py",
     ("docs/operations.rst", "cd /srv/hg"): "pages/test_operations.py, both",
     ("docs/serving-git.rst", "podman"): "no builder; contrib/container/inroot.py",
     ("docs/operations.rst", "install -m 644"): "needs a system that systemd runs",
@@ -243,11 +245,8 @@ def test_survey_answers_as_it_is_printed(place: Place, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_commits_are_pushed_as_the_pages_have_it(place: Place) -> None:
-    add_config(
-        place.project.root,
-        "\n".join(block_of("docs/taking-pushes.rst", "[amalgam]"))
-        + "\npush_ssl = no\n",
-    )
+    settings = block_of("docs/taking-pushes.rst", "[amalgam]")
+    add_config(place.project.root, "\n".join(settings) + "\n")
     clone, _into, commit, push = typed(block_of("docs/pushing.rst", "git clone"))
     with place.project.served() as served:
         url = served.url.rstrip("/")

@@ -73,13 +73,12 @@ def test_newcomer_types_what_the_pages_have() -> None:
     packages, pip = newcomer.installing()
     assert "python3-cffi" in packages
     assert newcomer.WHEELS in pip
-    needs, *trial = newcomer.section(
-        "hosting.rst", "What you need\n", "1. The repository\n"
-    )
+    needs, *trial = newcomer.section("docs/hosting.rst", "What you need")
     assert needs.startswith("apt install nginx")
     assert trial[-1] == "update-ca-certificates"
-    tutorial = newcomer.typed("tutorial.rst")
+    assert newcomer.trial() == trial
+    tutorial = newcomer.section("docs/tutorial.rst")
     assert tutorial[0] == "hg init project"
     (file, _later) = (line for line in tutorial if line.endswith(" > .hg/hgrc"))
-    assert "'[extensions]\namalgam =\n'" in file
+    assert "'[extensions]\namalgam ='" in file
     assert "$ " not in "".join(line[:2] for line in tutorial)

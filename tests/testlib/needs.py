@@ -21,7 +21,7 @@ import pytest
 from mercurial import policy
 from mercurial.hgweb import common
 
-from . import azureserver, lfs, residency, s3server
+from . import azureserver, freshroot, lfs, residency, s3server
 
 SKIPS = Path(__file__).parents[1] / "SKIPS"
 
@@ -67,6 +67,10 @@ def _cold() -> str:
         residency.drop(Path(file.name))
         kept = residency.resident(Path(file.name))
     return "its file system keeps files in memory" if kept else ""
+
+
+def _fresh_root_users() -> str:
+    return _root() or freshroot.missing()
 
 
 def _curl() -> str:
@@ -117,6 +121,8 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "maps": _maps,  # to be told what is mapped
     "c-index": _c_index,  # to look nodes up in our map
     "cold": _cold,  # to have files that are not in memory
+    "fresh-root": freshroot.missing,  # to follow pages where nothing is installed
+    "fresh-root-users": _fresh_root_users,  # the same, with several users
     "curl": _curl,  # as a client that goes on with a download
     "continue": _continue,  # as a server for clients that wait before they send
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names
