@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from testlib.environment import hg
+from testlib.environment import HG, captured, hg
 from testlib.small import repository
 
 from hgext3rd.amalgam.files import Placement
@@ -55,3 +55,12 @@ def test_store_elsewhere_is_as_private_as_the_repository(tmp_path: Path) -> None
     made = [elsewhere_path / "cinnabar.git", *elsewhere_path.rglob("cinnabar.git/**/*")]
     assert len(made) > 10
     assert [path for path in made if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.needs("mounts")
+def test_group_that_a_container_does_not_know_is_left_out(tmp_path: Path) -> None:
+    repo = repository(tmp_path / "repo")
+    become = ["unshare", "--user", "--map-user=1000", HG]
+    done = captured([*become, "--config=extensions.amalgam=", "git::export"], repo)
+    assert done.returncode == 0, done.stderr
+    assert (repo / ".hg/amalgam/git/cinnabar.git/packed-refs").exists()

@@ -81,12 +81,16 @@ class Placement(Record):
     def hand_over(self, fd: int, mode: int) -> None:
         """Set owner, group and mode of a file or directory that was just created.
 
-        Only root can give a file away; others can only share it with their groups.
+        Only root can give a file away; others can only share it with their groups, and
+        in containers, with those that have a number there (user_namespaces(7)).
         Otherwise the file stays as it is, like Mercurial's own files.
         """
         uid = self.uid if os.geteuid() == 0 else -1
-        with contextlib.suppress(PermissionError):
+        try:
             os.fchown(fd, uid, self.gid)
+        except OSError as exc:
+            if exc.errno not in (errno.EPERM, errno.EACCES, errno.EINVAL):
+                raise
         os.fchmod(fd, mode)
 
 
