@@ -60,7 +60,7 @@ def test_store_elsewhere_is_as_private_as_the_repository(tmp_path: Path) -> None
 @pytest.mark.needs("mounts")
 def test_group_that_a_container_does_not_know_is_left_out(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
-    become = ["unshare", "--user", "--map-user=1000", HG]
+    become = ["unshare", "--user", "--map-user=1000", str(HG)]
     done = captured([*become, "--config=extensions.amalgam=", "git::export"], repo)
     assert done.returncode == 0, done.stderr
     assert (repo / ".hg/amalgam/git/cinnabar.git/packed-refs").exists()
