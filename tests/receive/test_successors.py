@@ -135,6 +135,7 @@ def test_what_others_have_stays(server: PushServer) -> None:
 def test_children_of_others_stay_on_visible_parents(tmp_path: Path) -> None:
     hgrc = HGRC.replace("evolution = all", NO_UNSTABLE)
     with pushable(tmp_path, hgrc=hgrc) as server:
+        server.hg("bookmark", "-r", "tip", "@")
         clone = server.clone()
         clone.commit("one")
         clone.commit("two")
@@ -171,11 +172,14 @@ def test_tip_of_a_named_branch_can_be_amended(server: PushServer) -> None:
 
 def test_nothing_is_replaced_without_evolution(tmp_path: Path) -> None:
     with pushable(tmp_path, hgrc="[phases]\npublish = no\n") as server:
+        server.hg("bookmark", "-r", "tip", "@")
         clone = server.clone()
-        clone.commit("one")
+        old = clone.commit("one")
         clone.pushed("HEAD:refs/heads/work")
         amend(clone, "one, better")
-        clone.pushed("+HEAD:work")
+        said = clone.pushed("+HEAD:work")
+        assert f"{old[:12]}, which 'refs/heads/work' led to, is on no branch" in said
+        assert "but draft: everybody can fetch it by its id" in said
         assert not markers(server)
         assert server.log()[-2:] == [
             "default||draft|one",

@@ -20,14 +20,23 @@ from mercurial import bookmarks, bundle2, error, exchange, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ..gitstore.git.refs import HEADS
 from ..records import Record
 from ..terminal import utf8_of
 from . import successors
 from .commands import ZERO, PushRefusedError
-from .refplan import BOOKMARK, TAG, RefState, left_as_branch, only_forward
+from .refplan import (
+    BOOKMARK,
+    TAG,
+    TIP,
+    RefState,
+    leaves_tip,
+    left_as_branch,
+    only_forward,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -41,8 +50,9 @@ _FIRST = b"\0amalgam"
 """Category of a transaction callback that is called first: they are sorted by name."""
 _PIECE_BYTES = 1 << 16
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_MOST_MOVED = 10
-"""Refs that are named to the pusher because they moved, too."""
+_MOST_TOLD = 10
+"""Refs that are named to the pusher for one reason."""
+_SHORT = 12
 
 
 class Pusher(Record):
@@ -106,7 +116,7 @@ def apply(
     errors of hooks and Mercurial.
     """
     repo = pusher.repo
-    before = RefState.of(repo, store).refs
+    before = RefState.of(repo, store)
     with repo.transaction(_SOURCE) as transaction:
         for name, value in (
             (b"source", _SOURCE),
@@ -119,12 +129,14 @@ def apply(
         stream = util.chunkbuffer(_bundle(pusher, changes))
         unbundler = exchange.readbundle(repo.ui, stream, None)
         exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
-        lines = _mark(pusher, changes, before)
+        lines = _mark(pusher, changes, before.refs)
         has_tags = any(it.kind == TAG for it in changes.updates)
-        after = RefState.of(repo, store, tags=has_tags).refs
-        _check_refs(changes, after)
+        after = RefState.of(repo, store, tags=has_tags)
+        _check_refs(changes, after.refs)
+        lines += _left(changes, before, after)
+        lines += _moved(store, changes, before, after)
     _tell_hooks(repo, b"tag", changes)
-    return lines + _moved(changes, before, after)
+    return lines
 
 
 def _tell_hooks(repo: RepoT, hook: bytes, changes: PushedChanges) -> None:
@@ -216,20 +228,76 @@ def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
         )
 
 
+def _left(changes: PushedChanges, before: RefState, after: RefState) -> list[bytes]:
+    """Return a line for each commit that branches led to, and that none has now."""
+    lines = []
+    for update in changes.updates:
+        command = update.command
+        old = before.refs.get(command.ref)
+        if update.kind == TAG or old is None or _is_on_branch(after, command.ref, old):
+            continue
+        line = _(
+            b"%s, which '%s' led to, is on no branch now, but %s: everybody can fetch "
+            b"it by its id"
+        )
+        phase = after.view[old].phasestr()
+        lines.append(line % (command.old[:_SHORT], command.ref, phase))
+    return _first(lines)
+
+
 def _moved(
-    changes: PushedChanges, before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]
+    store: GitStore, changes: PushedChanges, before: RefState, after: RefState
 ) -> list[bytes]:
-    """Return a line for each ref that has moved besides."""
+    """Return a line for each ref that has moved besides.
+
+    ``PushRefusedError`` if that takes a named branch off a commit which is on no branch
+    then, unless a bookmark is the main line.
+    """
     asked = {update.command.ref for update in changes.updates}
     names = [
         ref
-        for ref in sorted(before.keys() | after.keys())
-        if ref not in asked and before.get(ref) != after.get(ref)
+        for ref in sorted(before.refs.keys() | after.refs.keys())
+        if ref not in asked and before.refs.get(ref) != after.refs.get(ref)
     ]
-    lines = [_(b"'%s' has changed, too: fetch it") % ref for ref in names[:_MOST_MOVED]]
-    if len(names) > _MOST_MOVED:
-        lines.append(_(b"and %d others") % (len(names) - _MOST_MOVED))
-    return lines
+    pushed = {node: oid for oid, node in changes.nodes.items()}
+    lines = []
+    for ref in names:
+        old, new = before.refs.get(ref), after.refs.get(ref)
+        line = _(b"'%s' has changed, too: fetch it") % ref
+        if old and new and not _is_forward(after.view, old, new):
+            kind, name = before.stands_for(ref) or ("", b"")
+            is_held = kind == TIP and name not in before.with_main_line
+            if is_held and not _is_on_branch(after, ref, old):
+                raise leaves_tip(store, before, ref)
+            oid = pushed.get(hex_node(new)) or after.oids(store, [ref])[ref]
+            line = _(b"'%s' has left its commit for %s: fetch it") % (ref, oid[:_SHORT])
+        lines.append(line)
+    return _first(lines)
+
+
+def _is_on_branch(after: RefState, ref: bytes, old: bytes) -> bool:
+    """Return whether any branch leads to ``old``, which ``ref`` led to.
+
+    Hidden changesets count as being on one: they leave the git store.
+    """
+    if not after.view.changelog.hasnode(old):
+        return True
+    if _is_forward(after.view, old, after.refs.get(ref)):
+        return True
+    heads = [node for name, node in after.refs.items() if name.startswith(HEADS)]
+    return not after.view.revs(b"%n - ::%ln", old, heads)
+
+
+def _is_forward(view: RepoT, old: bytes, new: bytes | None) -> bool:
+    """Return whether a changeset is a descendant of another, which may be hidden."""
+    has = view.changelog.hasnode
+    return bool(new and has(old) and view.changelog.isancestor(old, new))
+
+
+def _first(lines: Sequence[bytes]) -> list[bytes]:
+    """Return as many lines about refs as a pusher reads."""
+    more = len(lines) - _MOST_TOLD
+    return [*lines[:_MOST_TOLD], *([_(b"and %d others") % more] if more > 0 else ())]
 
 
 def refusal_of(exc: BaseException) -> PushRefusedError:

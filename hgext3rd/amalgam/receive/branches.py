@@ -4,7 +4,10 @@ In git, a named branch is its newest head. So a pushed one leads to its commit i
 is the last new commit on the branch. The order of new commits is free as long as
 parents come first. A commit that has another of its branch above it can never be the
 last, and its ref is refused. It is stored all the same, since the other one needs it.
-Owns that order and these refusals. Changes nothing.
+
+Other refs of a push can lead a named branch elsewhere, too: above its tip, if any new
+commit is. Refs that would take it off a commit which no branch has then are refused
+(docs/decisions/forced-pushes.rst). Owns that order and these refusals. Changes nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +20,11 @@ from mercurial import encoding
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
+from ..gitstore.git.refs import HEADS
+from ..records import Record
+from . import successors
 from .commands import ZERO
-from .refplan import TAG, TIP
+from .refplan import TAG, TIP, leaves_tip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,22 +36,31 @@ _DEFAULT = b"default"
 _SHORT = 12
 
 
+class Arrangement(Record):
+    """How the new commits of a push are stored."""
+
+    plan: RefPlan
+    """Without named branches that would lead elsewhere; their commits are stored."""
+    order: tuple[bytes, ...]
+    """The new commits, parents first."""
+    beside: dict[bytes, bytes]
+    """Refs whose commits must not be stored, with sentences; then plan again."""
+
+
 def arranged(
     plan: RefPlan, graph: PushGraph, chosen: bytes, *, is_atomic: bool
-) -> tuple[RefPlan, tuple[bytes, ...]]:
-    """Return the plan without branches that would lead elsewhere, and the order.
+) -> Arrangement:
+    """Return how to store the new commits; their order changes as little as possible.
 
-    The order is that in which the new commits have to be stored, parents first; it
-    changes as little as possible. ``chosen`` is the named branch of all new ones, if
-    the pusher has chosen one.
+    ``chosen`` is the named branch of all new ones, if the pusher has chosen one.
     """
     oids = graph.needed(plan.tips)
     tips = [it for it in plan.updates if it.kind == TIP and it.command.new != ZERO]
     refs = {it.command.new: it.command.ref for it in plan.updates if it.kind != TAG}
-    ends = {it.command.new for it in tips} | refs.keys() & {*oids}
-    if not tips or len(ends) < 2:
-        return plan, oids
+    if not oids or (len(tips) == 1 and refs.keys() == {tips[0].command.new}):
+        return Arrangement(plan, oids, {})
     branches = _branches(plan, graph, oids, chosen)
+    above = _above_tips(plan, graph, branches)
     commits = _Commits(oids, graph.parents, branches)
     is_new_on = {*branches.values()}
     below = commits.below({it.command.new: it.name for it in tips})
@@ -57,9 +72,11 @@ def arranged(
     ]
     left = {it.name: it.command.new for it in tips if it not in passed}
     left = {name: oid for name, oid in left.items() if oid in branches}
+    asked = {*left}
+    left |= {it: its[-1] for it, its in above.items() if its and it not in asked}
     order, circular = commits.ordered(left)
     while circular:
-        passed += [it for it in tips if it.name == circular]
+        passed += [it for it in tips if it.name == circular and it not in passed]
         del left[circular]
         order, circular = commits.ordered(left)
     last = {branches[oid]: oid for oid in order}
@@ -68,7 +85,81 @@ def arranged(
         it.command.ref: _passed(it, names[it.name], is_atomic=is_atomic)
         for it in passed
     }
-    return plan.refusing(refused), tuple(order)
+    elsewhere = {name for name, its in above.items() if last[name] not in its}
+    elsewhere -= asked.intersection(left)
+    beside = _beside(plan, graph, branches, above, elsewhere)
+    return Arrangement(plan.refusing(refused), tuple(order), beside)
+
+
+def _above_tips(
+    plan: RefPlan, graph: PushGraph, branches: Mapping[bytes, bytes]
+) -> dict[bytes, list[bytes]]:
+    """Return the new commits on each named branch that are above its tip.
+
+    ``branches``: of each new commit, in git's order. Branches without a new commit, or
+    without a tip that git users see, are left out.
+    """
+    view, tips = plan.state.view, plan.state.named.tips
+    base = {
+        oid: view.changelog.rev(bin_node(node))
+        for oid, node in graph.base(branches).items()
+    }
+    found = {}
+    for name in {*branches.values()} & tips.keys():
+        revs = {*view.revs(b"%n::", tips[name])}
+        above = {oid for oid, rev in base.items() if rev in revs}
+        for oid in branches:
+            if not above.isdisjoint(graph.parents[oid]):
+                above.add(oid)
+        found[name] = [it for it in branches if it in above and branches[it] == name]
+    return found
+
+
+def _beside(
+    plan: RefPlan,
+    graph: PushGraph,
+    branches: Mapping[bytes, bytes],
+    above: Mapping[bytes, Sequence[bytes]],
+    left: set[bytes],
+) -> dict[bytes, bytes]:
+    """Return refs that would take named branches off their tips, with sentences.
+
+    ``left`` are the named branches that would lead elsewhere: that is refused if no
+    branch leads to the tip then.
+    """
+    state, view = plan.state, plan.state.view
+    refused: dict[bytes, bytes] = {}
+    for name in left - state.with_main_line:
+        ref, tip = state.ref_of_tip(name), state.named.tips[name]
+        if view[tip].mutable() and successors.is_wanted(plan.repo):
+            continue  # it may become obsolete, which is seen in the transaction
+        if not ref or _stays(plan, graph, ref, tip):
+            continue
+        new = [it for it in branches if branches[it] == name and it not in above[name]]
+        sentence = leaves_tip(plan.store, state, ref).sentence
+        refs = plan.leading_to(graph, new).values()
+        refused |= {ref: sentence for its in refs for ref in its}
+    return refused
+
+
+def _stays(plan: RefPlan, graph: PushGraph, ref: bytes, tip: bytes) -> bool:
+    """Return whether a branch other than ``ref`` leads to ``tip`` after the push."""
+    view = plan.state.view
+    above = {*view.revs(b"%n::", tip)}
+
+    def has(node: bytes) -> bool:
+        return view.changelog.rev(node) in above
+
+    asked = {it.command.ref: it.command.new for it in plan.updates}
+    ends = [asked[it] for it in asked if it.startswith(HEADS) and asked[it] != ZERO]
+    known = {*graph.base(graph.needed(ends)).values()}
+    known |= {graph.nodes[oid] for oid in ends if oid in graph.nodes}
+    others = (
+        node
+        for it, node in plan.state.refs.items()
+        if it.startswith(HEADS) and it != ref and it not in asked
+    )
+    return any(map(has, map(bin_node, known))) or any(map(has, others))
 
 
 def _passed(update: RefUpdate, name: bytes, *, is_atomic: bool) -> bytes:

@@ -262,13 +262,17 @@ class PushRun:
             try:
                 # 5. the commit of the tags, and the order of all commits
                 tagged, plan, extended = self._with_tags(plan, graph, options, out)
-                plan, order = branches.arranged(
+                arranged = branches.arranged(
                     plan, extended, options.branch, is_atomic=push.request.is_atomic
                 )
+                plan = arranged.plan
+                if arranged.beside:
+                    planned = planned.refusing(arranged.beside)
+                    continue
                 if not self._has_updates(plan):
                     break
                 # 6. the conversion
-                conversion = self._convert(extended, order, options, out)
+                conversion = self._convert(extended, arranged.order, options, out)
             except CommitsRefusedError as exc:
                 refused = self._blamed(planned, graph, exc.refused)
                 if refused.keys().isdisjoint(it.command.ref for it in planned.updates):

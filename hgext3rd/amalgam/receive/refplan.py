@@ -86,6 +86,19 @@ class RefState(Record):
         branches = {shown: key for key, shown in named.branches().items()}
         return cls(view, named, *named.refs(), branches)
 
+    def ref_of_tip(self, branch: bytes) -> bytes:
+        """Return the ref of the tip of a named branch; empty if it has none."""
+        key = ("tip", branch)
+        names = (HEADS + name for name, its in self.branches.items() if its == key)
+        return next(names, b"")
+
+    @property
+    def with_main_line(self) -> set[bytes]:
+        """The named branches on which a bookmark is the main line."""
+        marks = self.named.bookmarks
+        nodes = [marks[name] for name in MAIN_LINES if name in marks]
+        return {self.view[node].branch() for node in nodes}
+
     def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
         """Return kind and name of a ref below ``refs/heads/``, or None."""
         return self.branches.get(ref.removeprefix(HEADS))
@@ -155,6 +168,9 @@ def left_as_branch(ref: bytes) -> PushRefusedError:
 RACED = b"fetch first"
 """git's own message about a ref that has moved meanwhile."""
 BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
+MAIN_LINES = (b"@", b"main", b"master")
+"""Bookmarks of main lines: Mercurial's name and git's."""
+_SHORT = 12
 
 
 def only_forward(branch: bytes) -> PushRefusedError:
@@ -162,6 +178,23 @@ def only_forward(branch: bytes) -> PushRefusedError:
     return PushRefusedError(
         _(b"it is the Mercurial branch '%s', which moves forward only")
         % encoding.fromlocal(branch)
+    )
+
+
+def leaves_tip(store: GitStore, state: RefState, ref: bytes) -> PushRefusedError:
+    """Return the refusal to take a named branch off its tip, which has no other.
+
+    ``state``: the refs before that.
+    """
+    oid = state.oids(store, [ref])[ref][:_SHORT]
+    if not oid:  # it was just made, and the pusher cannot know it
+        return PushRefusedError(RACED)
+    return PushRefusedError(
+        _(
+            b"'%s' would leave commit %s, which would be on no branch; rebase onto it, "
+            b"or make a branch for the main line: git push origin COMMIT:refs/heads/@"
+        )
+        % (ref, oid)
     )
 
 
