@@ -1,7 +1,8 @@
 """Commits that are refused: each line of the list, pushed by real git.
 
-The list is that of commits which git-cinnabar loses, or fails on. What is refused can
-never be fetched. What git itself refuses (``receive.fsckObjects``) ends the whole push.
+The list is that of commits which git-cinnabar loses, or fails on, and of what git
+refuses (``receive.fsckObjects``). What is refused can never be fetched, and others of
+the push are accepted. What git finds in the content of a file ends the whole push.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Iterator
 import pytest
 from testlib.environment import git, hg
 from testlib.pushing import Clone, PushServer, pushable
-from testlib.randomcommits import EMPTY_TREE, GitObjects
+from testlib.randomcommits import EMPTY_TREE, GitObjects, write_object
 
 pytestmark = pytest.mark.slow
 
 IDENTITY = "the name or address cannot be written back as it is"
 DATE = "the date cannot be written back as it is"
+GIT = "git itself refuses the tree"
 #: What commits have: the server's sentence; empty if they are accepted.
 COMMITS: dict[str, tuple[dict[str, bytes], str]] = {
     "signed": ({"headers": b"gpgsig a\n b\n"}, "the commit is signed"),
@@ -27,22 +29,27 @@ COMMITS: dict[str, tuple[dict[str, bytes], str]] = {
     "minutes": ({"author": b"A <a@x> 1 +0060"}, DATE),
     "minus-0": ({"author": b"A <a@x> 1 -0000"}, DATE),
     "backslash": ({"committer": b"A\\B <a@x> 1 +0000"}, "the committer contains a ba"),
+    "no-space": ({"author": b"A<a@x> 1 +0000"}, IDENTITY),
+    "zeros": ({"author": b"A <a@x> 01 +0000"}, DATE),
+    "nested": ({"author": b"A <<a@x>> 1 +0000"}, IDENTITY),
+    "bracket": ({"author": b"A > B <a@x> 1 +0000"}, IDENTITY),
+    "nobody": ({"author": b"<a@x> 1 +0000"}, IDENTITY),
+    "no-mail": ({"author": b"A 1 +0000"}, IDENTITY),
+    "long-zone": ({"author": b"A <a@x> 1 +051800"}, DATE),
+    "negative": ({"author": b"A <a@x> -1 +0000"}, DATE),
+    "overflow": ({"author": b"A <a@x> 18446744073709551615 +0000"}, DATE),
+    "no-zone": ({"author": b"A <a@x> 1"}, DATE),
+    "no-date": ({"author": b"A <a@x>"}, DATE),
+    "authors": (
+        {"headers": b"author A <a@x> 1 +0000\n"},
+        "the commit object is malfor",
+    ),
     "late": ({"author": b"A <a@x> 2147483648 +0000"}, ""),
     "no-name": ({"author": b" <> 1 +0000"}, ""),
     "spaces": ({"author": b"  A  B <a@x> 1 +0000"}, ""),
     "author-backslash": ({"author": b"A\\B <a@x> 1 +0000"}, ""),
     "bytes": ({"message": bytes(range(256))}, ""),
     "no-message": ({"message": b""}, ""),
-}
-#: What git refuses when it receives it, and how it calls that.
-BY_GIT: dict[str, tuple[dict[str, bytes], str]] = {
-    "no-space": ({"author": b"A<a@x> 1 +0000"}, "missingSpaceBeforeEmail"),
-    "zeros": ({"author": b"A <a@x> 01 +0000"}, "zeroPaddedDate"),
-    "nested": ({"author": b"A <<a@x>> 1 +0000"}, "badEmail"),
-    "long-zone": ({"author": b"A <a@x> 1 +051800"}, "badTimezone"),
-    # in 2.39 it is badDateOverflow
-    "negative": ({"author": b"A <a@x> -1 +0000"}, "badDate"),
-    "no-zone": ({"author": b"A <a@x> 1"}, "badDate"),
 }
 #: Entries of trees, and the server's sentence.
 TREES: dict[str, tuple[list[tuple[bytes, bytes]], str]] = {
@@ -51,11 +58,13 @@ TREES: dict[str, tuple[list[tuple[bytes, bytes]], str]] = {
     "line-feed": ([(b"100644", b"a\nb")], "Mercurial refuses a path"),
     "return": ([(b"100644", b"a\rb")], "Mercurial refuses a path"),
     "dot-hg": ([(b"100644", b".hg")], "Mercurial refuses a path"),
-}
-TREES_BY_GIT: dict[str, tuple[list[tuple[bytes, bytes]], str]] = {
-    "unsorted": ([(b"100644", b"b"), (b"100644", b"a")], "treeNotSorted"),
-    "twice": ([(b"100644", b"a"), (b"100644", b"a")], "duplicateEntries"),
-    "dots": ([(b"100644", b"..")], "hasDotdot"),
+    "padded": ([(b"0100644", b"a")], "a file has a mode that Mercurial cannot store"),
+    "unsorted": ([(b"100644", b"b"), (b"100644", b"a")], GIT),
+    "twice": ([(b"100644", b"a"), (b"100644", b"a")], GIT),
+    "dot": ([(b"100644", b".")], GIT),
+    "dots": ([(b"100644", b"..")], GIT),
+    "dot-git": ([(b"100644", b".gIt")], GIT),
+    "slash": ([(b"100644", b"a/b")], GIT),
 }
 
 
@@ -121,23 +130,28 @@ def test_each_commit_has_its_sentence(
         if sentence and name != "above":
             assert f"commit {oid[:12]} cannot be pushed" in lines[0]
         assert (oid in there) == (name in shown) == (not sentence), name
+    for name, path in (("padded", "a"), ("dot-git-below", "dir/.gIt")):
+        oid, sentence = expected[name]
+        lines = [line.rstrip() for line in said.splitlines()]
+        assert f"remote: commit {oid[:12]}: {sentence}: {path}" in lines
     clone.git("fetch", "-q")
     for name, (oid, sentence) in expected.items():
         if not sentence:
             assert clone.git("rev-parse", f"origin/{name}") == oid
 
 
-@pytest.mark.parametrize("name", [*BY_GIT, *TREES_BY_GIT])
-def test_what_git_refuses_ends_the_push(
-    server: PushServer, clone: Clone, objects: GitObjects, name: str
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [(b"100644", "gitmodulesUrl"), (b"120000", "gitmodulesSymlink")],
+)
+def test_what_git_finds_in_a_file_ends_the_push(
+    server: PushServer, clone: Clone, objects: GitObjects, mode: bytes, sentence: str
 ) -> None:
-    before, base = server.log(), clone.head()
-    if name in BY_GIT:
-        given, sentence = BY_GIT[name]
-        oid = objects.commit(base, **given)  # type: ignore[arg-type]
-    else:
-        entries, sentence = TREES_BY_GIT[name]
-        oid = objects.commit(base, tree=objects.tree(*entries))
+    before = server.log()
+    content = b'[submodule "a"]\npath = a\nurl = -u./a\n'
+    blob = write_object(objects.path, "blob", content)
+    tree = objects.tree((mode, b".gitmodules", blob))
+    oid = objects.commit(clone.head(), tree=tree)
     said = clone.refused(f"{oid}:refs/heads/bad")
     assert sentence in said
     assert "bad (unpacker error)" in said

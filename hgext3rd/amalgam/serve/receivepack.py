@@ -58,8 +58,6 @@ _CONFIG: dict[str, Value] = {
     "receive.denyDeleteCurrent": "ignore",
     "receive.denyDeletes": "false",
     "receive.denyNonFastForwards": "false",
-    # in a message, it comes back
-    "receive.fsck.nulInCommit": "ignore",
     "receive.fsckObjects": "true",
     "receive.keepAlive": "5",
     "receive.procReceiveRefs": "refs",
@@ -71,6 +69,17 @@ _CONFIG: dict[str, Value] = {
     "transfer.fsckObjects": "true",
     "transfer.unpackLimit": "1",
 }
+# Problems of commits and trees that the conversion finds, too (rust/git2hg/src/judge).
+# It refuses only refs that lead to them, and names commit and path. git refuses all.
+_JUDGED = (
+    *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone"),
+    *("duplicateEntries", "emptyName", "fullPathname", "hasDot", "hasDotdot"),
+    *("hasDotgit", "missingAuthor", "missingCommitter", "missingEmail"),
+    *("missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail"),
+    *("multipleAuthors", "treeNotSorted", "zeroPaddedDate", "zeroPaddedFilemode"),
+    "nulInCommit",  # in a message, it comes back
+)
+_CONFIG |= {f"receive.fsck.{name}": "ignore" for name in _JUDGED}
 # Pipes from and to git, and of messages. Each ends when its other end is closed, so
 # nothing is left if this process dies.
 _HOOK = b"""\
