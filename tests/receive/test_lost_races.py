@@ -16,6 +16,7 @@ from testlib.pushing import PushServer, pushable
 
 pytestmark = pytest.mark.slow
 
+IS_A_BRANCH = "'next' is a Mercurial branch already"
 DRAFTS = "[phases]\npublish = no\n[experimental]\nevolution = all\n"
 MEANWHILE = """\
 import os
@@ -178,7 +179,16 @@ def test_branch_of_the_tags_moves_before_the_push_looks(tmp_path: Path) -> None:
         server.check()
 
 
-def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "sentence", "later"),
+    [
+        (("-o", "branch=next"), IS_A_BRANCH, IS_A_BRANCH),
+        ((), "(fetch first)", "commits are not on the Mercurial branch 'next'"),
+    ],
+)
+def test_branch_that_is_made_and_closed_meanwhile_is_not_a_new_one(
+    tmp_path: Path, option: tuple[str, ...], sentence: str, later: str
+) -> None:
     script = (
         "hg branch next\necho n > server/n\nhg commit -qAm next server/n\n"
         "hg commit --close-branch -qm closed"
@@ -187,10 +197,25 @@ def test_branch_that_is_made_meanwhile_is_not_a_new_one(tmp_path: Path) -> None:
     with meanwhile(tmp_path, script, hgrc) as server:
         clone = server.clone()
         clone.commit("three")
-        said = clone.refused("-o", "branch=next", "HEAD:refs/heads/next")
-        assert "'next' is a Mercurial branch already" in said
+        said = clone.refused(*option, "HEAD:refs/heads/next")
+        assert sentence in said
         assert server.log()[-1] == "next||public|closed"
+        said = clone.refused(*option, "HEAD:refs/heads/next")
+        assert later in said
         server.hg("git::export", "-q")
+        server.check()
+
+
+def test_named_branch_that_goes_on_meanwhile_is_not_left(tmp_path: Path) -> None:
+    """The pusher cannot know the commit: it is not exported yet."""
+    script = "echo n > server/n\nhg commit -qAm next server/n"
+    with meanwhile(tmp_path, script) as server:
+        clone = server.clone()
+        clone.commit("three")
+        assert "work (fetch first)" in clone.refused("HEAD:refs/heads/work")
+        assert server.log()[-1] == "default||public|next"
+        clone.git("pull", "-q", "--rebase")
+        clone.pushed("HEAD:refs/heads/work")
         server.check()
 
 

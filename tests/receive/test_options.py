@@ -56,6 +56,13 @@ def test_option_that_cannot_be_is_refused(
     assert server.log()[-1] == UNCHANGED
 
 
+def test_option_that_cannot_be_refuses_deletions_too(server: PushServer) -> None:
+    """Also of what is gone, which would be a success."""
+    clone = server.existing("clone")
+    said = clone.refused("-o", "branch=new", ":refs/heads/gone")
+    assert "gone (no new commits for the Mercurial branch 'new')" in said
+
+
 def test_option_that_is_given_twice_is_refused(server: PushServer) -> None:
     clone = server.existing("clone")
     said = clone.refused("-o", "branch=a", "-o", "branch=b", "HEAD:refs/heads/work")
@@ -119,10 +126,14 @@ def test_name_of_a_branch_is_stored_as_mercurial_does(tmp_path: Path) -> None:
     with pushable(tmp_path, "--config=amalgam.git.push-branches=yes") as server:
         clone = server.clone()
         for at, name in enumerate(names):
-            clone.commit(f"by git {at}")
-            # git has no refs of the names of the others
-            ref = f"work{at}" if at else name
-            clone.pushed("-o", f"branch={name}", f"HEAD:refs/heads/{ref}")
+            oid = clone.commit(f"by git {at}")
+            option = ("-o", f"branch={name}")
+            ref = name.replace("\\", "%5C").replace(" ", "%20")
+            said = clone.refused(*option, f"HEAD:refs/heads/work{at}")
+            assert f"no branch '{ref}' is pushed: push HEAD:{ref}, or correct" in said
+            clone.pushed(*option, f"HEAD:refs/heads/{ref}")
+            clone.git("fetch", "-q")
+            assert clone.git("rev-parse", f"origin/{ref}") == oid
             server.hg("update", "-q", "tip")
             empty = "--config=ui.allowemptycommit=yes"
             server.hg("commit", "-qm", "by hg", "-d", "9 0", empty)

@@ -59,6 +59,23 @@ def test_first_push_may_have_tags(tmp_path: Path, how: str) -> None:
         server.check()
 
 
+def test_first_push_goes_on_without_a_name_in_the_way(tmp_path: Path) -> None:
+    with pushable(tmp_path, ON) as server:
+        server.hg("--config", "extensions.strip=", "strip", "-q", "0", "--no-backup")
+        git(tmp_path, "init", "-q", "-b", "main", "new")
+        clone = Clone(tmp_path / "new")
+        clone.git("remote", "add", "origin", server.web.url)
+        clone.commit("first")
+        clone.git("tag", "v1")
+        said = clone.refused("main", "main:refs/heads/default/x", "v1")
+        assert "default/x (the name clashes with the branch 'default'; choose" in said
+        assert said.count("[remote rejected]") == 1
+        clone.git("fetch", "-q", "--tags")
+        shown = clone.git("rev-parse", "v1", "origin/main", "origin/default^").split()
+        assert shown == [clone.head()] * 3
+        server.check()
+
+
 @pytest.mark.parametrize("more", [(), ("--atomic", ":t0")])
 def test_tag_that_cannot_be_deleted_is_refused(
     tmp_path: Path, more: tuple[str, ...]

@@ -23,7 +23,7 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..config import PushConfig
-from ..gitstore.git.refs import HEADS, RefNames
+from ..gitstore.git.refs import HEADS, escaped
 from ..records import Record
 from ..terminal import shown_by_git
 from . import apply, branches, commands as pushoptions, convert, refplan, tagging
@@ -252,6 +252,9 @@ class PushRun:
         # 3. the new commits
         self._missing = planned.missing
         graph = read_graph(git, planned.tips, self._known, push.limits.commits)
+        self._refused = planned.refused
+        if not planned.updates:
+            self._check_branch(options, ())
         while self._has_updates(planned):
             self._check_branch(options, graph.needed(planned.tips))
             # 4. refusals
@@ -297,20 +300,17 @@ class PushRun:
     def _check_name(
         self, options: PushOptions, plan: RefPlan, graph: PushGraph
     ) -> None:
-        """Refuse a new named branch if no ref of a new commit has its name.
-
-        Unless git cannot have such a ref.
-        """
-        name = encoding.fromlocal(options.branch)
+        """Refuse a new named branch if no ref of a new commit has its name in git."""
+        name = escaped(encoding.fromlocal(options.branch))
         updates = (it.command for it in plan.updates)
         refs = {it.ref for it in updates if it.new in graph.parents}
-        if name and RefNames().may_have(name) and HEADS + name not in refs:
+        if name and HEADS + name not in refs:
             raise PushRefusedError(
                 _(
                     b"no branch '%s' is pushed: push HEAD:%s, or correct the option "
                     b"branch=%s"
                 )
-                % (name, name, name)
+                % (name, name, encoding.fromlocal(options.branch))
             )
 
     def _with_tags(

@@ -29,7 +29,7 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..gitstore import selection
-from ..gitstore.git.refs import HEADS, TAGS, NamedNodes, RefNames
+from ..gitstore.git.refs import HEADS, TAGS, NamedNodes, RefNames, escaped
 from ..gitstore.source import has_own_bookmarks
 from ..records import Record
 from ..terminal import utf8_of
@@ -307,7 +307,7 @@ class RefPlan(Record):
     def raced(self) -> set[bytes]:
         """Return the planned refs that are not as the client saw them any more.
 
-        A bookmark that git users do not see counts as existing.
+        A bookmark or a named branch that git users do not see counts as existing.
         """
         commands = [it.command for it in self.updates]
         state = RefState.of(self.repo, self.store, tags=bool(self.tags))
@@ -317,7 +317,7 @@ class RefPlan(Record):
             for it in self.updates
             if it.kind == BOOKMARK
             and it.command.old == ZERO
-            and it.name in self.repo._bookmarks
+            and (it.name in self.repo._bookmarks or it.name in state.view.branchmap())
         }
         return {it.ref for it in commands if now[it.ref] != it.old or it.ref in taken}
 
@@ -441,6 +441,9 @@ def checked(plan: RefPlan, graph: PushGraph, chosen: bytes) -> RefPlan:
     updates = []
     deleted = {it.command.ref for it in plan.updates if it.command.new == ZERO}
     names = RefNames(it for it in plan.state.branches if HEADS + it not in deleted)
+    for name in _new_tips(plan, graph, chosen):
+        if names.may_have(name):
+            names.add(name)
     for update in plan.updates:
         with refused.of(update.command.ref):
             is_branch = update.command.new != ZERO and update.kind != TAG
@@ -458,6 +461,16 @@ def checked(plan: RefPlan, graph: PushGraph, chosen: bytes) -> RefPlan:
     return plan.refusing(refused)
 
 
+def _new_tips(plan: RefPlan, graph: PushGraph, chosen: bytes) -> set[bytes]:
+    """Return the git branches of named branches of new commits that have no tip yet."""
+    if b"tips" not in plan.store.config.refs:
+        return set()
+    new = {it.command.new for it in plan.updates if it.command.new in graph.parents}
+    branches = {chosen or _branch(plan, graph, oid) for oid in new}
+    there = plan.state.named.tips.keys() | plan.repo._bookmarks.keys()
+    return {escaped(encoding.fromlocal(name)) for name in branches - there}
+
+
 def _checked(
     plan: RefPlan, update: RefUpdate, graph: PushGraph, chosen: bytes, names: RefNames
 ) -> RefUpdate:
@@ -465,7 +478,7 @@ def _checked(
 
     ``names`` are the branches that exist or are planned; a new one is added.
     """
-    command = update.command
+    command, shown = update.command, update.command.ref.removeprefix(HEADS)
     is_new = command.new in graph.parents
     is_chosen = bool(chosen and is_new)
     branch = chosen if is_chosen else _branch(plan, graph, command.new)
@@ -478,10 +491,12 @@ def _checked(
         return (
             _checked_tip(plan, update, graph, branch) if update.kind == TIP else update
         )
-    if branch == update.name and is_new and b"tips" in plan.store.config.refs:
+    is_tip = escaped(encoding.fromlocal(branch)) == shown
+    if is_tip and is_new and b"tips" in plan.store.config.refs:
         # it becomes the tip of that branch, and needs no bookmark
-        _check_clash(names, command.ref.removeprefix(HEADS))
-        return update._replace(kind=TIP)
+        if names.clash(shown) != shown:
+            _check_clash(names, shown)
+        return update._replace(kind=TIP, name=branch)
     _check_new_bookmark(plan, update.name, branch, names)
     return update
 

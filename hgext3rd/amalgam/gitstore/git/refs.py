@@ -243,7 +243,7 @@ class RefNames:
 
     def may_have(self, name: bytes) -> bool:
         """Return whether git allows ``name``, beside the existing ones."""
-        is_legal = name != b"" and _legal(name) == name
+        is_legal = name != b"" and escaped(name) == name
         return is_legal and not (self.has(name) or self.has_above(name))
 
 
@@ -255,7 +255,7 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     is written as ``%XX``, too. The order of ``names`` does not matter, unless two are
     equal.
     """
-    legal = {key: _legal(name) for key, name in names.items()}
+    legal = {key: escaped(name) for key, name in names.items()}
     taken = RefNames()
 
     def rank(key: _Key) -> tuple[int, bool, bytes]:
@@ -289,7 +289,7 @@ def _shown(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     return {key: name for key, name in found if name and not is_too_long(name)}
 
 
-def _legal(name: bytes) -> bytes:
+def escaped(name: bytes) -> bytes:
     """Return ``name`` with each byte that git refuses as ``%XX``."""
     return _REFUSED.sub(lambda found: b"%%%02X" % ord(found[0]), name)
 
