@@ -78,7 +78,9 @@ Its configuration items are known too:
   amalgam.serve.max-push-commits=100000
   amalgam.serve.max-push-file=100 MB
   amalgam.serve.max-push-objects=1000000
+  amalgam.serve.min-speed=4 KB
   amalgam.serve.queue-timeout=30
+  amalgam.serve.replication-lag=0
   amalgam.serve.run-directory=None
   amalgam.serve.timeout=300
 

@@ -601,7 +601,8 @@ class ServeConfig(Record):
         Number(1),
         4,
         b"How many git processes may make packs at the same time. Four times as many"
-        b" may list refs, and as many may receive pushes.",
+        b" may list refs, and as many may receive pushes. One client gets at most three"
+        b" quarters of each.",
     )
     run_directory: bytes | None = row(
         b"amalgam.serve.run-directory",
@@ -632,6 +633,14 @@ class ServeConfig(Record):
         300,
         b"How long a request may last without progress. It may last 100 times as long"
         b" in all.",
+    )
+    least_speed: int = row(
+        b"amalgam.serve.min-speed",
+        Size(b"a size such as 4 KB; 0 for any speed"),
+        b"4 KB",
+        b"How many bytes a client has to take or send per second. One that stays slower"
+        b" is cut off after ``amalgam.serve.timeout``. The time that the server needs"
+        b" does not count.",
     )
     max_body_bytes: int = row(
         b"amalgam.serve.max-body",

@@ -20,7 +20,15 @@ from mercurial import ui as uimod
 from mercurial.hgweb import request, server
 
 from hgext3rd.amalgam.receive.commands import PushResult, RefCommand
-from hgext3rd.amalgam.serve import http, httprequest, lfs, pktlines, receivepack, ssh
+from hgext3rd.amalgam.serve import (
+    http,
+    httprequest,
+    lfs,
+    limits,
+    pktlines,
+    receivepack,
+    ssh,
+)
 from hgext3rd.amalgam.serve.errors import HttpError
 from hgext3rd.amalgam.serve.httprequest import ChunkedReader, Connection
 
@@ -114,8 +122,8 @@ def http_head(content: bytes) -> None:
     assert spoken in (b"", b"version=0", b"version=1", b"version=2")
     connection = Connection(req)
     with contextlib.suppress(HttpError):
-        limit = _MOST_BYTES
-        with httprequest.received_body(req, connection, limit, lambda: None) as body:
+        limit, moved = _MOST_BYTES, limits.Watchdog(600, lambda: None).moved
+        with httprequest.received_body(req, connection, limit, moved) as body:
             assert len(body.read()) <= limit
         lengths = handler.headers.get_all("Content-Length", [])
         lengths += handler.headers.get_all("Transfer-Encoding", [])

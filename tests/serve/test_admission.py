@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import gzip
+import io
 import os
 import re
 import shutil
@@ -10,10 +13,14 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from mercurial import wireprotoserver
+from mercurial.hgweb import request
 from testlib.environment import add_config, captured, executable, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
@@ -32,7 +39,7 @@ from testlib.webserver import (
     until,
 )
 
-from hgext3rd.amalgam.serve import limits
+from hgext3rd.amalgam.serve import limits, permissions
 
 pytestmark = pytest.mark.slow
 
@@ -363,6 +370,68 @@ def test_slot_is_free_though_a_copy_has_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["process", "host"])
+def test_no_client_takes_all_slots(tmp_path: Path, shared: bool) -> None:
+    run = os.fsencode(tmp_path / "run") if shared else None
+    pool = limits.Pool(f"test{tmp_path.name}".encode(), 4)
+
+    def take(client: bytes, seconds: float = 0) -> limits.Slot | None:
+        return limits.take_slot(run, pool, seconds, client)
+
+    with ThreadPoolExecutor(16) as threads:
+        found = [*threads.map(take, [b"hog"] * 16, [0.5] * 16)]
+    held = [slot for slot in found if slot]
+    assert len(held) == 3
+    other = take(b"other")
+    assert other
+    assert not take(b"third")
+    other.release()
+    assert not take(b"hog")
+    for slot in held:
+        slot.release()
+
+
+def test_waiting_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_WAITING_PER_SLOT", 1)
+    pool = limits.Pool(b"test-waiting", 1)
+    taken = limits.take_slot(None, pool, 0)
+    assert taken
+    with ThreadPoolExecutor(2) as threads:
+        waiting = threads.submit(limits.take_slot, None, pool, 600)
+        until(lambda: limits._holders.get(pool.places))
+        # another one is refused at once
+        assert limits.take_slot(None, pool, 600) is None
+        taken.release()
+        slot = waiting.result()
+        assert slot
+        slot.release()
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"REMOTE_ADDR": "192.0.2.1", "HTTP_X_FORWARDED_FOR": "x"}, b" 192.0.2.1"),
+        (
+            {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": "x, 192.0.2.1"},
+            b" 192.0.2.1",
+        ),
+        ({"REMOTE_ADDR": "::ffff:127.0.0.1"}, b" ::ffff:127.0.0.1"),
+        ({"REMOTE_ADDR": "", "HTTP_X_FORWARDED_FOR": "192.0.2.1"}, b" 192.0.2.1"),
+        ({"REMOTE_ADDR": "2001:db8::1"}, b" 20010db800000000/64"),
+        ({"REMOTE_USER": "bob", "REMOTE_ADDR": "192.0.2.1"}, b"bob 192.0.2.1"),
+        ({}, b""),
+    ],
+)
+def test_client_is_a_user_at_an_address(
+    environment: dict[str, str], expected: bytes
+) -> None:
+    names = {"REQUEST_METHOD": "GET", "SERVER_NAME": "x", "SERVER_PORT": "80"}
+    fixed = {**names, "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO()}
+    req = request.parserequestfromenv({**fixed, **environment})
+    proto = wireprotoserver.httpv1protocolhandler(req, None, None)
+    assert permissions.client_of(proto) == expected
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["process", "host"])
 def test_fetches_wait_for_slots_and_queries_do_not(
     exported_template: Exported, tmp_path: Path, shared: bool
 ) -> None:
@@ -387,6 +456,17 @@ def test_fetches_wait_for_slots_and_queries_do_not(
             assert b"busy" in said
             for _number in range(3):
                 assert asked.ask(SERVICE)[0] == 200
+            # a large body takes its slot before it fills the disk
+            more = b"".join(b"001aref-prefix refs/%05d\n" % n for n in range(5000))
+            large = gzip.compress(LS_REFS[:-4] + more + b"0000")
+            status, _headers, said = asked.ask(
+                "git-upload-pack",
+                "POST",
+                large,
+                Git_Protocol="version=2",
+                Content_Encoding="gzip",
+            )
+            assert (status, b"busy" in said) == (503, True)
         (tmp_path / "held").unlink()
         until(lambda: not web.children())
         until(lambda: has_pack(web, oid))
@@ -507,6 +587,32 @@ def is_dropped(heavy: Exported, seconds: int) -> bool:
         until(lambda: not web.children())
         until(lambda: any(": timed out, " in line for line in web.logged()))
     return True
+
+
+def test_client_that_reads_too_slowly_is_dropped(heavy: Exported) -> None:
+    options = (
+        "--config=amalgam.serve.timeout=3",
+        "--config=amalgam.serve.min-speed=1 GB",
+    )
+    oid = heavy.ids("tip")[1]
+    with serving(heavy.root, *ON, *options) as web, begin(web, oid) as connection:
+        found = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := connection.recv(1 << 14):
+                found += len(piece)
+                time.sleep(0.01)
+        assert found < HEAVY
+        until(lambda: any(": timed out, " in line for line in web.logged()))
+        until(lambda: not web.children())
+
+
+def test_speed_is_measured_while_a_client_is_waited_for() -> None:
+    watching = limits.Watchdog(10, lambda: None, 1000)
+    assert watching.moved(1 << 30, 1)  # earns no more than 10 seconds
+    assert watching.moved(0, 9)
+    assert watching.moved(4000, 4)
+    assert not watching.moved(100, 1)
+    watching.stop()
 
 
 def test_memory_does_not_grow_with_the_answer(heavy: Exported) -> None:

@@ -33,10 +33,22 @@ def test_what_could_not_be_written_is_told_once(
     request = SimpleNamespace(
         headers={b"Content-Length": b"4"}, rawenv={}, bodyfh=io.BytesIO(b"body")
     )
-    connection: Any = SimpleNamespace(has_repeated_length=False)
+    connection: Any = SimpleNamespace(is_ambiguous=False)
     with (
         pytest.raises(HttpError, match="no room for the request"),
-        httprequest.received_body(request, connection, 100, lambda: None),
+        httprequest.received_body(request, connection, 100, lambda *_moved: True),
     ):
         pass
     assert file.closed
+
+
+def test_body_that_comes_too_slowly_is_refused() -> None:
+    request = SimpleNamespace(
+        headers={b"Content-Length": b"4"}, rawenv={}, bodyfh=io.BytesIO(b"body")
+    )
+    connection: Any = SimpleNamespace(is_ambiguous=False)
+    with (
+        pytest.raises(HttpError, match="too slowly"),
+        httprequest.received_body(request, connection, 100, lambda *_moved: False),
+    ):
+        pass

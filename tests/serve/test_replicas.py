@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import subprocess
 import threading
@@ -41,6 +42,9 @@ def refs_of(store: Exported) -> str:
     return store.git("show-ref") + store.git("symbolic-ref", "HEAD")
 
 
+_clients = itertools.count()
+
+
 def wanting(web: WebServer, *oids: str, version: int = 2) -> tuple[int, bytes]:
     """Ask for objects; return the status and the answer."""
     body = fetch_of(oids[-1], version)
@@ -48,7 +52,11 @@ def wanting(web: WebServer, *oids: str, version: int = 2) -> tuple[int, bytes]:
     more = b"".join(f"0032want {oid}\n".encode() for oid in oids[:-1])
     spoken = "version=2" if version == 2 else ""
     status, _headers, said = web.ask(
-        "git-upload-pack", "POST", first + more + rest, Git_Protocol=spoken
+        "git-upload-pack",
+        "POST",
+        first + more + rest,
+        Git_Protocol=spoken,
+        X_Forwarded_For=f"192.0.2.{next(_clients)}",  # each is another client
     )
     return status, said
 

@@ -128,6 +128,7 @@ class Admission:
         if not wants_serve(repo.ui):
             raise HttpError(403, _OFF)
         self._repo = repo
+        self._client = permissions.client_of(proto)
         try:
             self.config = ServeConfig.from_ui(repo.ui)
             self.store = GitStore(repo, GitConfig.from_ui(repo.ui))
@@ -232,7 +233,9 @@ class Admission:
 
     def _slot(self, pool: Pool, seconds: float) -> Slot | None:
         try:
-            return limits.take_slot(self.config.run_directory, pool, seconds)
+            return limits.take_slot(
+                self.config.run_directory, pool, seconds, self._client
+            )
         except (OSError, error.StorageError) as exc:
             problem = stringutil.forcebytestr(exc)
             text = _(b"cannot use amalgam.serve.run-directory: %s") % problem

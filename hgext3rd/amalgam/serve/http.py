@@ -131,7 +131,7 @@ class ReceivePackRequest(GitRequest):
         self._may_push()
         proto = permissions.of_http(self.repo, req, may)
         self._admission = Admission(self.repo, proto)
-        self.watch(self._admission.config.quiet_seconds)
+        self.watch(self._admission.config)
         if asks:
             self.command = b"push advertisement"
             self._advertise(proto)
@@ -155,7 +155,7 @@ class ReceivePackRequest(GitRequest):
         """Answer with all refs and the capabilities of receive-pack."""
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh(now=True, waits_on=self.waits_on)
-            self.slot = self._admission.take_slot(is_fetch=False)
+        self.take_slot(self._admission, is_fetch=False)
         self._run(self._begun(proto), None)
 
     def _receive(self, proto: Any) -> None:
@@ -165,13 +165,14 @@ class ReceivePackRequest(GitRequest):
         with self.waiting(self._admission.config.queue_seconds):
             self.slot = self._admission.take_push_slot()
         reception = self._begun(proto)
+        assert self.watchdog is not None
         body = self._stack.enter_context(
             httprequest.received_body(
                 self.req,
                 self.connection,
                 self._admission.config.max_push_bytes,
-                reception.progress,  # a method of this would keep this alive
-                reception.received.directory.path,
+                self.watchdog.moved,  # a method of this would keep this alive
+                directory=reception.received.directory.path,
             )
         )
         try:
@@ -278,7 +279,7 @@ class _UploadPackRequest(GitRequest):
         may(b"pull")
         self._check_route()
         self._admission = Admission(self.repo, permissions.of_http(self.repo, req, may))
-        self.watch(self._admission.config.quiet_seconds)
+        self.watch(self._admission.config)
         if path == _ADVERTISEMENT:
             self._advertise()
         else:
@@ -328,10 +329,6 @@ class _UploadPackRequest(GitRequest):
             self._admission.make_fresh(now=self.wants_now, waits_on=self.waits_on)
         self._made_fresh = time.monotonic()
 
-    def _take_slot(self, *, is_fetch: bool) -> None:
-        with self.waiting(self._admission.config.queue_seconds):
-            self.slot = self._admission.take_slot(is_fetch=is_fetch)
-
     def _advertise(self) -> None:
         """Answer with capabilities, and in versions 0 and 1 with all refs."""
         self._make_fresh()
@@ -342,16 +339,14 @@ class _UploadPackRequest(GitRequest):
                 return
         else:
             self._admission.ask_hooks(is_fetch=False)
-        self._take_slot(is_fetch=False)
+        self.take_slot(self._admission, is_fetch=False)
         self._run(b"advertisement", "--http-backend-info-refs")
 
     def _serve(self) -> None:
         """Answer one command of version 2, or one round of the earlier versions."""
         self.expect_type(_TYPE % b"request")
         limit = self._admission.config.max_body_bytes
-        with httprequest.received_body(
-            self.req, self.connection, limit, self.progress
-        ) as body:
+        with self.received(self._admission, limit, is_fetch=True) as body:
             try:
                 head = pktlines.head_of(body)
             except ValueError:
@@ -381,7 +376,7 @@ class _UploadPackRequest(GitRequest):
             config = admission.config
             with self.waiting(config.queue_seconds + config.lag_seconds):
                 admission.await_objects(body)
-        self._take_slot(is_fetch=is_fetch)
+        self.take_slot(admission, is_fetch=is_fetch)
         if is_fetch:
             admission.tell_hooks(head.want)
         body.flush()

@@ -10,7 +10,7 @@ the connection to themselves, decode requests, and have time limits of their own
 The body is read, decoded and bounded before git is started, into a temporary file
 without a name. So a slow client holds no git process, and the connection is at the end
 of the request before the answer: some clients read nothing before, and remaining bytes
-would be taken for a request.
+would be taken for a request. A body of more than 64 KiB takes its slot before.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..config import ServeConfig
+    from .admission import Admission
     from .limits import Slot
     from .uploadpack import GitService
 
@@ -206,6 +208,7 @@ def _malformed() -> HttpError:
 
 _READ_BYTES = 1 << 14
 _INFLATED_BYTES = 1 << 16
+_SMALL_BYTES = 1 << 16
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _GZIP = 16 + zlib.MAX_WBITS
 _GZIP_NAMES = (b"gzip", b"x-gzip")
@@ -227,16 +230,18 @@ def received_body(
     req: Any,
     connection: Connection,
     limit_bytes: int,
-    progress: Callable[[], None],
+    moved: Callable[[int, float], bool],
+    *,
     directory: bytes | None = None,
+    before_more: Callable[[], None] = lambda: None,
 ) -> Iterator[IO[bytes]]:
     """Receive the body of ``req`` into a file, which is at its beginning.
 
-    ``limit_bytes`` bounds it after decompression. ``progress`` is called when something
-    came. ``directory``: where the file is, if not in ``TMPDIR``. ``HttpError`` if it
-    is too long, or malformed.
+    ``limit_bytes`` bounds it after decompression. ``moved`` is ``Watchdog.moved``.
+    ``directory``: where the file is, if not in ``TMPDIR``. ``before_more`` is called
+    before it takes more than 64 KiB. ``HttpError`` if it is too long, or malformed.
     """
-    pieces = _read(_reader(req, connection), limit_bytes, progress)
+    pieces = _read(_reader(req, connection), limit_bytes, moved)
     encoding = req.headers.get(b"Content-Encoding", b"identity").strip().lower()
     if encoding in _GZIP_NAMES:
         pieces = _inflated(pieces)
@@ -251,9 +256,12 @@ def received_body(
         stack.callback(_close, file)
         size = 0
         for piece in pieces:
+            is_small = size <= _SMALL_BYTES
             size += len(piece)
             if size > limit_bytes:
                 raise _too_long(limit_bytes)
+            if is_small and size > _SMALL_BYTES:
+                before_more()
             with temporary_file_in_use():
                 file.write(piece)
         with temporary_file_in_use():
@@ -273,7 +281,7 @@ def _reader(req: Any, connection: Connection) -> _Reader:
     coding = req.headers.get(b"Transfer-Encoding", b"").strip().lower()
     if coding and req.rawenv.get(b"wsgi.input_terminated"):
         return connection.file  # the web server has decoded it
-    if coding and length:
+    if connection.is_ambiguous or (coding and length):
         raise _ambiguous()
     if coding:
         if coding != b"chunked":
@@ -310,12 +318,17 @@ class _Measured:
 
 
 def _read(
-    reader: _Reader, limit_bytes: int, progress: Callable[[], None]
+    reader: _Reader, limit_bytes: int, moved: Callable[[int, float], bool]
 ) -> Iterator[bytes]:
     """Yield the body as sent, which is not longer than its decoded form may be."""
     size = 0
-    while piece := reader.read(_READ_BYTES):
-        progress()
+    while True:
+        began = time.monotonic()
+        piece = reader.read(_READ_BYTES)
+        if not piece:
+            return
+        if not moved(len(piece), time.monotonic() - began):
+            raise HttpError(408, b"the request comes too slowly")
         size += len(piece)
         if size > limit_bytes:
             raise _too_long(limit_bytes)
@@ -448,11 +461,37 @@ class GitRequest:
             sentence = b"the content type of the request has to be " + kind
             raise HttpError(415, sentence)
 
-    def watch(self, quiet_seconds: float) -> None:
+    def watch(self, config: ServeConfig) -> None:
         """Bound the time from now on."""
         # weak: the watchdog must not keep a dropped request alive
         bite = functools.partial(_bite, weakref.ref(self))
-        self.watchdog = Watchdog(quiet_seconds, bite)
+        self.watchdog = Watchdog(config.quiet_seconds, bite, config.least_speed)
+
+    def received(
+        self, admission: Admission, limit_bytes: int, *, is_fetch: bool = False
+    ) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Receive the body, as ``received_body``.
+
+        A large one takes a slot first, so that bodies fill the disk no more than slots.
+        """
+        assert self.watchdog is not None
+
+        def take_slot() -> None:
+            self.take_slot(admission, is_fetch=is_fetch)
+
+        return received_body(
+            self.req,
+            self.connection,
+            limit_bytes,
+            self.watchdog.moved,
+            before_more=take_slot,
+        )
+
+    def take_slot(self, admission: Admission, *, is_fetch: bool) -> None:
+        """Take a slot, unless the request has one; ``HttpError`` if none is free."""
+        if self.slot is None:
+            with self.waiting(admission.config.queue_seconds):
+                self.slot = admission.take_slot(is_fetch=is_fetch)
 
     def progress(self) -> None:
         """Note that something came, or was taken."""
@@ -532,14 +571,21 @@ class GitRequest:
             raise HttpError(500, b"git failed on the server", logged=logged)
 
     def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        is_whole = False
+        is_whole = timed_out = False
         try:
             for piece in itertools.chain(pieces, self._last_words()):
                 self._sent_bytes += len(piece)
+                began = time.monotonic()
                 yield piece
-            is_whole = True
+                seconds = time.monotonic() - began
+                if self.watchdog and not self.watchdog.moved(len(piece), seconds):
+                    timed_out = True
+                    self.break_off()
+                    break
+            else:
+                is_whole = True
         finally:
-            timed_out = self.watchdog is not None and self.watchdog.has_bitten
+            timed_out |= self.watchdog is not None and self.watchdog.has_bitten
             how = b"timed out" if timed_out else b"cut"
             if is_whole and not timed_out:
                 how = self._outcome

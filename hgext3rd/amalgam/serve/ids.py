@@ -23,7 +23,7 @@ from ..gitstore import ids, oidmap as oidmaps, selection
 from ..gitstore.oidmap import Side
 from ..loading import load
 from ..records import Record
-from . import httprequest, permissions
+from . import permissions
 from .admission import Admission
 from .errors import HttpError
 from .httprequest import GitRequest
@@ -132,12 +132,10 @@ class _IdRequest(GitRequest):
             self.expect_type(TYPE)
         self._proto = permissions.of_http(self.repo, req, may)
         admission = Admission(self.repo, self._proto)
-        self.watch(admission.config.quiet_seconds)
+        self.watch(admission.config)
         if not is_one:
             limit = min(admission.config.max_body_bytes, MOST_BYTES)
-            with httprequest.received_body(
-                req, self.connection, limit, self.progress
-            ) as body:
+            with self.received(admission, limit) as body:
                 asked = parse(body.read())
             content = many(self._found(admission, asked))
         else:

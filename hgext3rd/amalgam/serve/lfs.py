@@ -25,7 +25,7 @@ from mercurial.hgweb import request as requestmod
 from ..config import is_enabled
 from ..loading import load
 from ..records import Record
-from . import httprequest, permissions
+from . import permissions
 from .admission import Admission
 from .errors import HttpError
 from .httprequest import GitRequest
@@ -203,19 +203,17 @@ class _BatchRequest(GitRequest):
         self.expect(b"POST")
         self.expect_type(TYPE)
         admission = Admission(self.repo, permissions.of_http(self.repo, req, may))
-        self.watch(admission.config.quiet_seconds)
+        self.watch(admission.config)
         limit = min(admission.config.max_body_bytes, MOST_BYTES)
-        with httprequest.received_body(
-            req, self.connection, limit, self.progress
-        ) as body:
+        with self.received(admission, limit) as body:
             wanted = parse_batch(body.read())
         queue_seconds = admission.config.queue_seconds
         asked = {item.pointer_oid for item in wanted}
         now = False
         for _number in range(_MOST_TRIES):
-            with self.waiting(2 * queue_seconds):
+            with self.waiting(queue_seconds):
                 admission.make_fresh(now=now)
-                self.slot = self.slot or admission.take_slot(is_fetch=False)
+            self.take_slot(admission, is_fetch=False)
             seen = admission.seen()
             named = _blobs(admission.store.repository.git, sorted(asked))
             if not admission.is_safe(seen):

@@ -5,7 +5,12 @@ there that is locked with flock(2), so all processes of the host share the slots
 kernel releases it at the end of a process. git inherits the descriptor: a slot is taken
 until git has ended, too. Without a directory, each process has slots of its own.
 
-Waiting requests lock another file each, so dead processes are not counted. Refused
+The last quarter of the slots is for clients that hold no other one, so no client takes
+them all. While a client holds slots, its requests share the lock of a file of its own;
+one that takes a slot of the last quarter locks it exclusively for that moment.
+
+Requests wait in places that are slots of another pool: their number is bounded, the
+last quarter is for clients that do not wait yet, and dead processes hold none. Refused
 requests are a number in a file. Without a directory, neither is counted.
 
 A watchdog ends requests that take too long, even if their thread is blocked.
@@ -15,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
+import hashlib
 import os
 import re
 import select
@@ -30,22 +35,23 @@ from ..records import Record
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
 
 _SHORTEST_SECONDS = 0.005
 _LONGEST_SECONDS = 0.1
 
 _SLOT = re.compile(rb"([a-z]+)-(waits-)?[0-9]{1,6}")
-_WAITS = b"%s-waits-%d"
-_MOST_WAITING = 1000
-"""How many are counted; more may wait."""
+_CLIENT = b"%s-client-%02x"
+_WAITING_PER_SLOT = 32
+"""Places for requests that wait. More are refused at once."""
 _REFUSED = b"%s-refused"
 _DIGITS = 20
 _NUMBER = re.compile(rb"[0-9]{%d}\n" % _DIGITS)
 
 _lock = threading.Lock()
-_semaphores: dict[Pool, threading.BoundedSemaphore] = {}
+_holders: dict[Pool, list[bytes]] = {}
+"""The clients that hold slots of this process."""
 
 
 class Pool(Record):
@@ -53,6 +59,16 @@ class Pool(Record):
 
     name: bytes
     slots: int
+
+    @property
+    def shared(self) -> int:
+        """Number of slots for all; the rest is for clients that hold none."""
+        return self.slots - (self.slots + 3) // 4 if self.slots > 1 else self.slots
+
+    @property
+    def places(self) -> Pool:
+        """The places of requests that wait for a slot."""
+        return Pool(self.name + b"-waits", _WAITING_PER_SLOT * self.slots)
 
 
 class Usage(Record):
@@ -69,10 +85,10 @@ class Usage(Record):
 class Slot:
     """A slot that is taken until it is released."""
 
-    def __init__(self, release: Callable[[], None], fd: int | None = None) -> None:
-        """``fd``: a descriptor that keeps the slot taken, for child processes."""
+    def __init__(self, release: Callable[[], None], *inherited: int) -> None:
+        """``inherited``: descriptors that keep it taken, for child processes."""
         self._release: Callable[[], None] | None = release
-        self.inherited = () if fd is None else (fd,)
+        self.inherited = inherited
 
     def release(self) -> None:
         """Release it, once."""
@@ -81,31 +97,89 @@ class Slot:
             release()
 
 
-def take_slot(path: bytes | None, pool: Pool, timeout: float) -> Slot | None:
+def take_slot(
+    path: bytes | None, pool: Pool, timeout: float, client: bytes = b""
+) -> Slot | None:
     """Take a slot of ``pool``, or return ``None`` if none is free in time.
 
-    ``path``: the directory shared by the host. ``OSError`` or ``StorageError`` if it
+    ``path``: the directory shared by the host. ``client``: who asks; if unknown, each
+    request counts as another client. ``OSError`` or ``StorageError`` if the directory
     cannot be used.
     """
-    if path is None:
-        return _take_own(pool, timeout)
-    directory, placement = _prepared(path)
+    files = None if path is None else _prepared(path)
     end = time.monotonic() + timeout
     pause = _SHORTEST_SECONDS
-    with contextlib.ExitStack() as waiting:
+    place = None
+    try:
         while True:
-            for number in range(pool.slots):
-                fd = _locked(directory, placement, b"%s-%d" % (pool.name, number))
-                if fd is not None:
-                    return Slot(functools.partial(os.close, fd), fd)
+            slot = _taken_now(files, pool, client)
+            if slot is not None:
+                return slot
             left = end - time.monotonic()
-            if left <= 0:
-                _count_refusal(directory, placement, pool)
+            if left > 0 and place is None:
+                place = _taken_now(files, pool.places, client)
+            if left <= 0 or place is None:
+                if files:
+                    _count_refusal(*files, pool)
                 return None
-            if pause == _SHORTEST_SECONDS:
-                waiting.enter_context(_counted(directory, placement, pool))
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_SECONDS)
+    finally:
+        if place:
+            place.release()
+
+
+def _taken_now(
+    files: tuple[Directory, Placement] | None, pool: Pool, client: bytes
+) -> Slot | None:
+    if files:
+        return _taken_of_host(*files, pool, client)
+    with _lock:
+        holders = _holders.setdefault(pool, [])
+        is_last = len(holders) >= pool.shared and client and client in holders
+        if is_last or len(holders) >= pool.slots:
+            return None
+        holders.append(client)
+
+    def release() -> None:
+        with _lock:
+            holders.remove(client)
+
+    return Slot(release)
+
+
+def _taken_of_host(
+    directory: Directory, placement: Placement, pool: Pool, client: bytes
+) -> Slot | None:
+    with contextlib.ExitStack() as stack:
+
+        def lock(name: bytes, how: int = fcntl.LOCK_EX) -> int | None:
+            fd = _locked(directory, placement, name, how)
+            if fd is not None:
+                stack.callback(os.close, fd)
+            return fd
+
+        held: list[int] = []
+        if client:
+            # of two clients with one file, only one gets a slot of the last quarter
+            (number,) = hashlib.sha256(client).digest()[:1]
+            mark = lock(_CLIENT % (pool.name, number), fcntl.LOCK_SH)
+            if mark is None:
+                return None  # for a moment
+            held.append(mark)
+        for number in range(pool.slots):
+            if number == pool.shared and held:
+                try:
+                    fcntl.flock(held[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return None
+            fd = lock(b"%s-%d" % (pool.name, number))
+            if fd is None:
+                continue
+            if number >= pool.shared and held:
+                fcntl.flock(held[0], fcntl.LOCK_SH)
+            return Slot(stack.pop_all().close, fd, *held)
+    return None
 
 
 def slot_usage(path: bytes, pools: Iterable[bytes]) -> dict[bytes, Usage]:
@@ -126,21 +200,6 @@ def slot_usage(path: bytes, pools: Iterable[bytes]) -> dict[bytes, Usage]:
         pool: Usage(held[pool], waiting[pool], _refused(directory, pool))
         for pool in held
     }
-
-
-@contextlib.contextmanager
-def _counted(directory: Directory, placement: Placement, pool: Pool) -> Iterator[None]:
-    """Count as waiting for ``pool`` in the context; if that cannot be, do not."""
-    fd = None
-    with contextlib.suppress(OSError, error.StorageError):
-        names = (_WAITS % (pool.name, number) for number in range(_MOST_WAITING))
-        tried = (_locked(directory, placement, name) for name in names)
-        fd = next((found for found in tried if found is not None), None)
-    try:
-        yield
-    finally:
-        if fd is not None:
-            os.close(fd)
 
 
 def _count_refusal(directory: Directory, placement: Placement, pool: Pool) -> None:
@@ -185,14 +244,6 @@ def _is_taken(directory: Directory, name: bytes) -> bool:
     return False
 
 
-def _take_own(pool: Pool, timeout: float) -> Slot | None:
-    with _lock:
-        semaphore = _semaphores.setdefault(pool, threading.BoundedSemaphore(pool.slots))
-    if not semaphore.acquire(timeout=max(timeout, 0)):
-        return None
-    return Slot(semaphore.release)
-
-
 def _prepared(path: bytes) -> tuple[Directory, Placement]:
     """Return the directory, which is made if need be, and the mode of its files."""
     directory = Directory(path)
@@ -201,13 +252,15 @@ def _prepared(path: bytes) -> tuple[Directory, Placement]:
     return directory, Placement(found.st_mode & 0o777, found.st_uid, found.st_gid)
 
 
-def _locked(directory: Directory, placement: Placement, name: bytes) -> int | None:
-    """Return a descriptor of a file that it locks; ``None`` if another one does."""
+def _locked(
+    directory: Directory, placement: Placement, name: bytes, how: int
+) -> int | None:
+    """Return a descriptor of a file that it locks; ``None`` if that would wait."""
     fd = _opened(directory, placement, name)
     if fd is None:
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(fd)
         return None
@@ -254,9 +307,17 @@ class Watchdog:
     It is called once, and not after ``stop`` has returned.
     """
 
-    def __init__(self, quiet_seconds: float, bite: Callable[[], None]) -> None:
-        """``quiet_seconds``: the longest time without progress."""
+    def __init__(
+        self, quiet_seconds: float, bite: Callable[[], None], least_speed: int = 0
+    ) -> None:
+        """``quiet_seconds``: the longest time without progress.
+
+        ``least_speed``: bytes per second that a client has to send or to take, if they
+        are all that is waited for; 0 for any.
+        """
         self._quiet_seconds = quiet_seconds
+        self._least_speed = least_speed
+        self._credit_seconds = quiet_seconds
         self._bite = bite
         self._fed = time.monotonic()
         self._end = self._fed + LONGEST * quiet_seconds
@@ -268,6 +329,19 @@ class Watchdog:
     def feed(self, more_seconds: float = 0) -> None:
         """Note progress; the next may take ``more_seconds`` longer than usual."""
         self._fed = time.monotonic() + more_seconds
+
+    def moved(self, size_bytes: int, seconds: float) -> bool:
+        """Note bytes that a client took or sent in ``seconds``; false: too slowly.
+
+        Each byte earns time, up to ``quiet_seconds`` altogether: buffers of the kernel
+        take much at once, and then nothing for long.
+        """
+        self.feed()
+        if not self._least_speed:
+            return True
+        earned = self._credit_seconds + size_bytes / self._least_speed
+        self._credit_seconds = min(self._quiet_seconds, earned) - seconds
+        return self._credit_seconds >= 0
 
     def stop(self) -> None:
         """End the watch."""

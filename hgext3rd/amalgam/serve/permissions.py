@@ -6,6 +6,7 @@ its own protocol for the same client.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, hook, wireprotoserver, wireprotov1server
@@ -20,6 +21,7 @@ from .errors import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ipaddress import IPv4Address, IPv6Address
 
     from mercurial.interfaces.types import RepoT
 
@@ -59,6 +61,36 @@ def check_view(repo: RepoT, store: GitStore, proto: Any) -> None:
 def of_http(repo: RepoT, req: Any, may: Callable[[bytes], Any]) -> Any:
     """Return how the client of ``req`` would speak; ``may`` checks a permission."""
     return wireprotoserver.httpv1protocolhandler(req, repo.ui, may)
+
+
+def client_of(proto: Any) -> bytes:
+    """Return a client's name among those that share slots; empty if unknown.
+
+    ``proto``: its wire protocol in Mercurial. A client is a user at an address, as far
+    as they are known. If the server's peer is on this machine, it may be a proxy, and
+    the last of ``X-Forwarded-For`` is the client.
+    """
+    req, user = getattr(proto, "_req", None), b""
+    if req is None:
+        address = proto.client().rpartition(b"remote:ssh:")[2]
+    else:
+        address, user = req.rawenv.get(b"REMOTE_ADDR", b""), req.remoteuser or b""
+        peer = _parsed(address)
+        if not address or (peer and peer.is_loopback):
+            named = req.headers.get(b"X-Forwarded-For", b"").rpartition(b",")[2]
+            address = named.strip() or address
+    found = _parsed(address)
+    if found and found.version == 6:  # one site has all of it
+        address = b"%x/64" % (int(found) >> 64)
+    return b"%s %s" % (user, address) if user or address else b""
+
+
+def _parsed(address: bytes) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ipaddress.ip_address(address.decode("latin-1"))
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
 
 
 def ask_hooks(repo: RepoT, *, contents: bool, names: bool) -> None:
