@@ -223,6 +223,11 @@ def _add_files_of_interest(_hgweb_mod: Any) -> None:
     hg.foi.extend(("sharedpath", b"amalgam/map/%s.docket" % it) for it in DIALECTS)
 
 
+def _add_options(server: Any) -> None:
+    call = _replacement("serve.http:answer_options")
+    server._httprequesthandler.do_OPTIONS = call
+
+
 def _add_cinnabarclone(_wireprotoserver: Any) -> None:
     from .clonebundles import advertise
 
@@ -234,6 +239,7 @@ ADDITIONS = (
     ("mercurial.cmdutil", _add_summary),
     ("mercurial.help", _add_help),
     (_HGWEB_MOD, _add_files_of_interest),
+    ("mercurial.hgweb.server", _add_options),
 )
 #: The same, after other extensions.
 ADDITIONS_AFTER_EXTENSIONS = ((_FOR_SERVERS, _add_cinnabarclone),)

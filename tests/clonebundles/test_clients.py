@@ -149,7 +149,7 @@ def test_directory_is_not_listed(served: Served) -> None:
 def test_nothing_can_be_sent_there(served: Served, large: Path) -> None:
     response, _body = ask(served, at(large), "POST")
     assert response.status == 405
-    assert response.getheader("Allow") == "GET, HEAD"
+    assert response.getheader("Allow") == "GET, HEAD, OPTIONS"
 
 
 @pytest.mark.parametrize("rule", ["deny_read", "allow_pull"])

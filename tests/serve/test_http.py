@@ -84,7 +84,6 @@ def test_answer_is_not_for_caches(web: WebServer) -> None:
         ("info/refs?service=git-upload-pack%00", "GET", 403),
         ("info/refs?service=../../bin/sh", "GET", 403),
         (SERVICE, "POST", 405),
-        (SERVICE, "HEAD", 405),
         ("info/refs/?service=git-upload-pack", "GET", 404),
         ("git-upload-pack", "GET", 405),
         ("git-upload-pack", "PUT", 405),
@@ -452,13 +451,46 @@ def test_odd_paths_have_a_status(
 
 @pytest.mark.parametrize(
     ("method", "expected"),
-    [("PUT", 405), ("DELETE", 501), ("OPTIONS", 501), ("TRACE", 501), ("HEAD", 405)],
+    [("PUT", 405), ("DELETE", 501), ("TRACE", 501)],
 )
 @pytest.mark.parametrize("path", [SERVICE, "git-upload-pack"])
 def test_other_methods_are_refused(
     web: WebServer, path: str, method: str, expected: int
 ) -> None:
     assert web.ask(path, method)[0] == expected
+
+
+@pytest.mark.parametrize("spoken", ["", "version=2"])
+def test_head_is_answered_as_get_without_a_body(web: WebServer, spoken: str) -> None:
+    for path, status in ((SERVICE, 200), ("git-upload-pack", 405), ("info/refs", 403)):
+        asked = web.ask(path, Git_Protocol=spoken)
+        found = web.ask(path, "HEAD", Git_Protocol=spoken)
+        assert (found[0], found[2]) == (status, b"")
+        assert asked[0] == status
+        kind = "Content-Type"
+        assert found[1][kind] == asked[1][kind]
+    until(lambda: not web.children())
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        (SERVICE, "GET, HEAD, OPTIONS"),
+        ("git-upload-pack", "POST, OPTIONS"),
+        ("info/lfs/objects/batch", "POST, OPTIONS"),
+        ("amalgam/id/tip", "GET, HEAD, OPTIONS"),
+        ("amalgam/bundles/x", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_options_are_the_methods_of_a_route(
+    web: WebServer, path: str, allowed: str
+) -> None:
+    found = web.ask(path, "OPTIONS")
+    assert (found[0], found[1]["Allow"], found[2]) == (200, allowed, b"")
+
+
+def test_options_of_other_routes_are_mercurials(web: WebServer) -> None:
+    assert web.ask("file/tip", "OPTIONS")[0] == 501
 
 
 def test_client_of_http_1_0_is_answered_without_chunks(web: WebServer) -> None:

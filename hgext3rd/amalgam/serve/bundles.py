@@ -55,12 +55,18 @@ def handle_request(
         connection.close_after_answer()
     try:
         checkperm(rctx, req, b"pull")
-        if req.method not in (b"GET", b"HEAD"):
+        allowed = (b"Allow", b"GET, HEAD, OPTIONS")
+        if req.method not in (b"GET", b"HEAD", b"OPTIONS"):
             raise common.ErrorResponse(
-                common.HTTP_METHOD_NOT_ALLOWED, headers=[(b"Allow", b"GET, HEAD")]
+                common.HTTP_METHOD_NOT_ALLOWED, headers=[allowed]
             )
         if not is_plain:
             raise common.ErrorResponse(common.HTTP_BAD_REQUEST, b"no body expected")
+        if req.method == b"OPTIONS":
+            res.status = b"200 OK"
+            res.headers[allowed[0]] = allowed[1]
+            res.setbodybytes(b"")
+            return True
         name = path[len(locations.ROUTE) + 1 :]
         if req.rawenv.get(b"PATH_INFO", b"").endswith(b"/"):
             name = b""  # hgweb has removed the slash; directories are not served here

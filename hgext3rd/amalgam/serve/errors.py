@@ -21,7 +21,7 @@ BUSY_SECONDS = 10
 
 
 class HttpError(Exception):
-    """The answer to a request that is not served."""
+    """The answer to a request that is not served, or that asks for methods."""
 
     def __init__(
         self,

@@ -263,6 +263,25 @@ def handle_request(
     return True
 
 
+_ROUTES = re.compile(
+    r"/(info/refs|git-upload-pack|git-receive-pack|info/lfs/objects/batch"
+    r"|amalgam/(id|bundles)(/[^?]*)?)(\?|$)"
+)
+
+
+def answer_options(handler: Any) -> None:
+    """Let hgweb answer the method OPTIONS on our routes under ``hg serve``.
+
+    Other web servers pass it on for all routes.
+    """
+    load(sys.modules[__name__])
+    if not _ROUTES.search(handler.path):
+        handler.send_error(501, "Unsupported method ('OPTIONS')")
+        return
+    handler.close_connection = True  # a body may follow, which nobody reads
+    handler.do_POST()
+
+
 def _is_ours(req: Any) -> bool:
     path = req.dispatchpath or b""
     if path == _ADVERTISEMENT:

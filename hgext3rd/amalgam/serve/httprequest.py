@@ -445,14 +445,22 @@ class GitRequest:
         return wanted == b"now"
 
     def expect(self, *methods: bytes) -> None:
-        """Refuse other methods, ambiguous requests, and a body where none belongs."""
-        if self.req.method not in methods:
-            allowed = (b"Allow", b", ".join(methods))
+        """Refuse other methods, ambiguous requests, and a body where none belongs.
+
+        HEAD is allowed where GET is. OPTIONS is answered here: by the methods.
+        """
+        if b"GET" in methods:
+            methods = (*methods, b"HEAD")
+        allowed = (b"Allow", b", ".join((*methods, b"OPTIONS")))
+        method = self.req.method
+        if method not in (*methods, b"OPTIONS"):
             raise HttpError(405, b"method not allowed", headers=(allowed,))
         if self.connection.is_ambiguous:
             raise _ambiguous()
-        if b"GET" in methods and not is_body_empty(self.req):
+        if method != b"POST" and not is_body_empty(self.req):
             raise HttpError(400, b"this request has no body")
+        if method == b"OPTIONS":
+            raise HttpError(200, b"", headers=(allowed,))
 
     def expect_type(self, kind: bytes) -> None:
         """Refuse a request whose body is of another type than ``kind``."""
@@ -525,14 +533,16 @@ class GitRequest:
             self.progress()  # the server has taken it
 
     def send_whole(self, kind: bytes, content: bytes) -> None:
-        """Answer with ``content``, or only with its length if that is all asked for."""
-        pieces = () if self.req.method == b"HEAD" else (content,)
-        self.send(kind, iter(pieces), len(content))
+        """Answer with ``content`` and its length."""
+        self.send(kind, iter((content,)), len(content))
 
     def send(
         self, kind: bytes, pieces: Iterator[bytes], length_bytes: int | None = None
     ) -> None:
-        """Answer with ``pieces``."""
+        """Answer with ``pieces``; with none of them if only headers are asked for."""
+        if self.req.method == b"HEAD":
+            self.stop_git()
+            pieces = iter(())
         res = self._take_response()
         res.status = b"200 OK"
         res.headers[b"Content-Type"] = kind
@@ -609,13 +619,16 @@ class GitRequest:
 
     def refuse(self, refusal: HttpError) -> None:
         """Answer with a status and a sentence."""
-        self.end(b"refused with %d: %s" % (refusal.code, refusal.logged), kill=True)
+        how = b"refused with %d: %s" % (refusal.code, refusal.logged)
+        self.end(b"done" if refusal.code == 200 else how, kill=True)
         if refusal.code >= 500 and refusal.logged != refusal.sentence:
             warn_once(self.repo.ui, _(b"git: %s") % refusal.logged)
         req, res, connection = self.req, self._take_response(), self.connection
-        if req.method not in (b"GET", b"HEAD") or not is_body_empty(req):
+        if req.method in (b"POST", b"PUT") or not is_body_empty(req):
             connection.close_after_answer()
         code, kind, body = self.explained(refusal.code, printable(refusal.sentence))
+        if req.method == b"OPTIONS":
+            body = b""
         res.status = common.statusmessage(code)
         for name, value in refusal.headers:
             res.headers[name] = value

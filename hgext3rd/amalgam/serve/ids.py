@@ -126,7 +126,7 @@ class _IdRequest(GitRequest):
         may(b"pull")
         is_one = req.dispatchpath != _ROUTE
         if is_one:
-            self.expect(b"GET", b"HEAD")
+            self.expect(b"GET")
         else:
             self.expect(b"POST")
             self.expect_type(TYPE)
