@@ -206,6 +206,7 @@ FOREIGN = {
     "spec.loader": "of a module: how importlib tells that it is loaded",
     "self._spec.loader": "the same",
     "handler.close_connection": "of hg serve: the only way to end a connection there",
+    "server._httprequesthandler.do_OPTIONS": "hg serve looks for a method by its name",
     "res.status": "the answer of hgweb that is being written",
     "exc.filename": "what an OSError is about",
     "exc.args": "without control characters, before Mercurial shows them",
