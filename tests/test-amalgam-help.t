@@ -7,10 +7,10 @@ The page of the extension says what it is for and how to begin:
   $ hg help amalgam | sed -n '1,/^Quick start/p'
   amalgam extension - give git users a Mercurial repository, at native speed
   
-  amalgam turns the history of a Mercurial repository into a real git repository
-  that any git tool can clone, fetch from or inspect. Its commits have the ids
-  that git-cinnabar computes, so users of git-cinnabar and of plain git can work
-  together.
+  amalgam lets a Mercurial server speak git. Developers stay with Mercurial.
+  Everybody else clones and fetches with plain git, and pushes if you allow it.
+  Commits have the ids that git-cinnabar computes, so users of git-cinnabar and
+  of plain git can work together.
   
   The history is only read, unless you allow "git push". Everything else that
   amalgam writes is in ".hg/amalgam". You may delete that directory at any time,

@@ -142,7 +142,8 @@ are changesets that no ref leads to:
   1 refs changed
   2 changesets in 2 heads have no ref that leads to them
   (add 'heads' to amalgam.git.refs to name them)
-  warning: 1 files have names that git refuses to check out: .git/config
+  warning: git refuses to check out commits with 1 files, because of their names: .git/config
+  (rename them; until then, git users type: git clone -c core.protectNTFS=false --no-checkout URL clone && git -C clone checkout HEAD -- . ':(exclude,icase,glob)**/.git' ':(exclude,icase,glob)**/.git/**')
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify --full
   note: refs: 2 changesets in 2 heads have no ref that leads to them

@@ -1,8 +1,8 @@
 """give git users a Mercurial repository, at native speed
 
-amalgam turns the history of a Mercurial repository into a real git repository
-that any git tool can clone, fetch from or inspect. Its commits have the ids that
-git-cinnabar computes, so users of git-cinnabar and of plain git can work
+amalgam lets a Mercurial server speak git. Developers stay with Mercurial. Everybody
+else clones and fetches with plain git, and pushes if you allow it. Commits have the
+ids that git-cinnabar computes, so users of git-cinnabar and of plain git can work
 together.
 
 The history is only read, unless you allow ``git push``. Everything else that
@@ -40,8 +40,9 @@ clone checks out the bookmark ``@``, else ``default``, else the branch of the ti
 Other heads have no ref. If ``heads`` is in ``amalgam.git.refs``, they are below
 ``refs/hg/heads``. Drafts with a topic are left out until they are published.
 Files in LFS are exported as pointers of git-lfs, largefiles as standins.
-Subrepositories are not exported, only the files that name them. :hg:`git::export`
-warns of all these.
+Subrepositories are not exported, only the files that name them. git refuses to
+check out a commit that has a file such as ``.GIT/x``. :hg:`git::export` warns of all
+these.
 
 Secret and hidden changesets never leave. The template keyword ``{gitnode}`` is
 the id of a changeset's commit, if it is exported::

@@ -39,6 +39,7 @@ NOT_RUN = {
     ("contrib/perf/README.rst", "bench keep"): "minutes; tests/perf has each",
     ("docs/decisions/compression.rst", "hg git::export"): "on repositories of hours",
     ("docs/decisions/git-push.rst", "cd contrib/perf"): "minutes, with 100,000 commits",
+    ("docs/git-view.rst", "core.protectNTFS"): "gitstore/test_refusednames.py",
     ("docs/hosting.rst", "apt install"): "contrib/container/newcomer.py",
     ("docs/hosting.rst", "git config lfs.url"): "serve/test_lfs.py, with git-lfs",
     ("docs/hosting.rst", "git lfs install"): "serve/test_lfs.py, with git-lfs",

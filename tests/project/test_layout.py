@@ -44,7 +44,8 @@ BASE = {
 #: The recorded state of a git store, and the repository that it comes from.
 RECORDS = {
     *("adopted", "censorship", "checkpoint", "docket", "failures", "ids"),
-    *("oidmap", "packgroups", "plan", "requirements", "selection", "source"),
+    *("oidmap", "packgroups", "plan", "refusednames", "requirements", "selection"),
+    "source",
 }
 
 MODULES = sorted(PACKAGE.rglob("*.py"))

@@ -19,6 +19,7 @@ from mercurial.utils import stringutil, urlutil
 
 from .. import compat
 from ..config import GitConfig, ServeConfig, wants_serve
+from ..gitstore import refusednames
 from ..gitstore.store import GitStore
 from ..records import Record
 from ..serve import pages
@@ -74,6 +75,11 @@ def run(ui: UiT, repo: RepoT | None, url: bytes, **opts: Any) -> int:
         )
     else:
         ways = _of_repository(ui, repo, _given(url) if url else b"")
+        if ways and (name := refusednames.in_clone(repo)):
+            line = _(b"warning: git refuses to check out '%s', so clones fail") % name
+            ui.warn(one_line(line))
+            line = refusednames.clone_command(name, ways[0].url)
+            ui.warn(one_line(_(b"(rename it; until then, git users type: %s)") % line))
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-clone-command", byte_opts) as fm:
         for way in ways:

@@ -11,6 +11,7 @@ from mercurial.node import hex as hex_node
 from ..background import begin, end_quickly
 from ..config import GitConfig
 from ..damage import is_repository_error
+from ..gitstore import refusednames
 from ..gitstore.estimate import Contents, Forecast, free_bytes
 from ..gitstore.export import export, exporter, maintenance, warnings
 from ..gitstore.export.metadatacommit import Covers
@@ -53,7 +54,7 @@ _LEFT_OUT = {
 }
 _DIFFERENT = {
     warnings.DifferenceKind.REFUSED: _(
-        b"%d files have names that git refuses to check out"
+        b"git refuses to check out commits with %d files, because of their names"
     ),
     warnings.DifferenceKind.SUBREPOSITORIES: _(
         b"subrepositories are not exported, only the %d files that name them"
@@ -256,6 +257,10 @@ def _show_remarks(ui: UiT, fm: Any, found: warnings.ExportWarnings) -> None:
             )
             text = _DIFFERENT[group.kind] % group.files
             ui.warn(one_line(_(b"warning: %s: %s") % (text, group.example)))
+            if group.kind is warnings.DifferenceKind.REFUSED:
+                command = refusednames.clone_command(group.example, b"URL")
+                line = _(b"(rename them; until then, git users type: %s)")
+                ui.warn(one_line(line % command))
 
 
 def _status(ui: UiT, fm: Any, text: bytes) -> None:

@@ -20,7 +20,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..clonebundles import advertise, locations, validity
 from ..config import is_enabled, wants_serve
-from ..gitstore import ids, selection
+from ..gitstore import ids, refusednames, selection
 from ..loading import load
 from ..records import Record
 from . import permissions
@@ -51,6 +51,7 @@ _COMMANDS = (
     b"<tt%s>git clone --bundle-uri={gitbundles|escape} {gitclone|escape}</tt>"
     % _WRAPPED,
 )
+_UNREFUSED = b"<tt%s>{gitrefused|escape}</tt>" % _WRAPPED
 _GITNODE = b"<tt%s>{gitnode}</tt>" % _WRAPPED
 
 
@@ -60,10 +61,18 @@ def _shown(keyword: bytes, text: bytes) -> bytes:
 
 
 def _commands(form: bytes) -> bytes:
-    """Return both commands to clone, each in a ``form`` with a label before it."""
+    """Return the commands to clone, each in a ``form`` with a label before it."""
     plain, from_bundles = _COMMANDS
-    return _shown(b"gitclone", form % (b"git", plain)) + _shown(
-        b"if(gitclone, gitbundles)", form % (b"git, from bundles", from_bundles)
+    return b"".join(
+        (
+            _shown(b"gitclone", form % (b"git", plain)),
+            _shown(
+                b"if(gitclone, gitbundles)", form % (b"git, from bundles", from_bundles)
+            ),
+            _shown(
+                b"gitrefused", form % (b"git, which refuses names here", _UNREFUSED)
+            ),
+        )
     )
 
 
@@ -195,6 +204,7 @@ def send(
         )
         keyword(b"gitclone", requires=())(lambda _context, _mapping: page.clone_url)
         keyword(b"gitbundles", requires=())(lambda _context, _mapping: page.bundles_url)
+        keyword(b"gitrefused", requires=())(lambda _context, _mapping: page.unrefused)
         insert(tmpl, tmpl.defaults[b"style"], name)
     return orig(rctx, name, *args, **kwargs)
 
@@ -248,6 +258,12 @@ class _Page:
         """The URL for ``--bundle-uri``; empty without bundles."""
         repo = self._rctx.repo
         return bundle_list_url(repo, self._base) if self._store else b""
+
+    @functools.cached_property
+    def unrefused(self) -> bytes:
+        """The command that clones in spite of names that git refuses, or empty."""
+        name = self.clone_url and refusednames.in_clone(self._rctx.repo)
+        return refusednames.clone_command(name, self.clone_url) if name else b""
 
     @property
     def _base(self) -> bytes:

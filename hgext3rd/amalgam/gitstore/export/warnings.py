@@ -8,13 +8,13 @@ depend on it. Looks at names, and for LFS at flags. The command has the messages
 from __future__ import annotations
 
 import heapq
-import re
 from typing import TYPE_CHECKING
 
 from mercurial import phases, repoview, revlog, store as storemod
 
 from ...records import Choice, Record
 from .. import selection
+from ..refusednames import is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -30,13 +30,6 @@ _FEW_CHANGESETS = 100
 # so many filelogs may be opened
 _MOST_OPENED = 2000
 
-# code points that HFS+ ignores, in UTF-8 (git's utf8.c, next_hfs_char)
-_IGNORED = re.compile(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
-# what git's verify_path() and fsck refuse, on whatever file system
-_REFUSED = re.compile(
-    rb"(?i)(?:^|/)\.?\.?(?=/|$)"
-    rb"|(?:^|[/\\])(?:\.git|git~1)[ .]*(?::[^/\\]*)?(?=[/\\]|$)",
-)
 _SUBREPOSITORIES = (b".hgsub", b".hgsubstate")
 _STANDINS = b".hglf/"
 # nearly all stores have none of these, and then need not be looked through
@@ -62,11 +55,6 @@ class DifferentFile(Record):
     kind: DifferenceKind
     files: int
     example: bytes
-
-
-def is_refused(path: bytes) -> bool:
-    """Return whether git refuses to check out a file of this name."""
-    return _REFUSED.search(_IGNORED.sub(b"", path)) is not None
 
 
 def different_files(

@@ -19,9 +19,9 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_oid
 from mercurial.utils import stringutil
 
-from ..export.warnings import is_refused
 from ..git import packfiles
 from ..git.layout import PACKS, forbidden_files
+from ..refusednames import is_refused
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
