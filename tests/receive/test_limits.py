@@ -14,6 +14,8 @@ from testlib.environment import git
 from testlib.pushing import ON, PushServer, pushable, request
 from testlib.webserver import serving, until
 
+from hgext3rd.amalgam.serve import pktlines
+
 pytestmark = pytest.mark.slow
 
 ADVERTISEMENT = "info/refs?service=git-receive-pack"
@@ -166,6 +168,19 @@ def test_damaged_objects_are_refused(tmp_path: Path) -> None:
         assert b"unpack ok" in answer
         assert server.log()[-1] == "default||public|number 1"
         server.check()
+
+
+def test_push_that_makes_git_crash_is_malformed(tmp_path: Path) -> None:
+    """As a tree that stands for a commit does; found by torture/requests.py."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        before = clone.head()
+        tree = clone.git("rev-parse", "HEAD^{tree}")
+        body = request(clone, before, clone.commit("new"), "refs/heads/default")
+        body = pktlines.line(f"shallow {tree}".encode()) + body
+        asked = server.web.ask("git-receive-pack", "POST", body, Content_Type=KIND)
+        assert asked[0] == 400
+        assert not server.leftovers()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import functools
 import itertools
 import os
 import re
+import signal
 import socket
 import tempfile
 import time
@@ -391,6 +392,9 @@ _REFUSED_SECONDS = 10
 """Seconds that a client may go on sending a refused body."""
 _DIED = 128
 """The exit code of git if it does not go on with a request."""
+_CRASHES = (-signal.SIGSEGV, -signal.SIGABRT)
+"""How git ends by a mistake of its own, which an odd request has met: in version 2.39,
+the first by a push with ``shallow`` and the id of a tree."""
 _OUR_FAULT = re.compile(
     rb"error: |fatal: (?:packed object|multi-pack-index|mmap|out of memory|unable to)",
     re.IGNORECASE,
@@ -573,11 +577,11 @@ class GitRequest:
         assert self.running is not None
         code = self.running.close(kill=False)
         said, self.running = self.running.said(), None
-        is_ours = _OUR_FAULT.match(said) is not None
-        if code == _DIED and self.req.method == b"POST" and not is_ours:
-            raise malformed(said, complaint(said))
+        logged = _(b"git ended with %d: %s") % (code, said)
+        is_refused = code == _DIED and not _OUR_FAULT.match(said)
+        if self.req.method == b"POST" and (is_refused or code in _CRASHES):
+            raise malformed(logged, complaint(said))
         if code:
-            logged = _(b"git ended with %d: %s") % (code, said)
             raise HttpError(500, b"git failed on the server", logged=logged)
 
     def _body(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
