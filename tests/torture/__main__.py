@@ -30,6 +30,7 @@ from . import (
     kills,
     objectstores,
     pushes,
+    requests,
     sequences,
     serving,
     truncations,
@@ -104,6 +105,7 @@ def main() -> int:
             *serving.all_of(scratch, server, options, torture.problems),
             *bundles.all_of(scratch, server, options),
             *objectstores.all_of(scratch, options),
+            *requests.all_of(scratch, server, options.requests, options.seed),
         ):
             torture.run(name, part)
         # which prepare something when they are asked for
@@ -137,6 +139,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--corpora", type=Path, help="with bundles *.hg to serve, too")
     parser.add_argument("--only", default="", help="parts whose names begin so")
     parser.add_argument("--pushes", type=int, default=200, help="that end early")
+    parser.add_argument(
+        "--requests", type=float, default=120, help="seconds of drawn ones"
+    )
     parser.add_argument("--changes", type=int, default=100, help="with bundles")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--json", type=Path, help="file for counts and problems")
