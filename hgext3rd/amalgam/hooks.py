@@ -99,8 +99,8 @@ WRAPS = (
     Wrap(_SERVER, "serve.ids:handle_request", "hgweb translates ids"),
     Wrap(
         _HGWEBDIR_MOD + ":hgwebdir._runwsgi",
-        "serve.lfs:route",
-        "git-lfs appends .git to the name of a repository",
+        "serve.http:route",
+        "git users append .git to the name of a repository, and git-lfs does",
     ),
     Wrap(
         _HGWEB_MOD + ":requestcontext.sendtemplate",

@@ -117,7 +117,7 @@ def http_head(content: bytes) -> None:
         req = _request(handler)
     except UnicodeDecodeError:
         return  # Mercurial reads no query that is not ASCII, whoever is to answer
-    assert http._is_ours(req) in (False, True)
+    assert http._is_ours(req, req.dispatchpath or b"") in (False, True)
     spoken = http._UploadPackRequest._spoken.fget(types.SimpleNamespace(req=req))  # type: ignore[attr-defined]
     assert spoken in (b"", b"version=0", b"version=1", b"version=2")
     connection = Connection(req)
@@ -163,7 +163,7 @@ def lfs_route(content: bytes) -> None:
         seen.append(req)
         return iter(())
 
-    lfs.route(answer, directory, req, None)
+    http.route(answer, directory, req, None)
     [found] = seen
     if found is not req:
         assert found.rawenv[b"PATH_INFO"] == b"/in/a/.git/info/lfs/objects/batch"

@@ -16,7 +16,7 @@ from testlib.bundled import Bundled
 from testlib.environment import ENVIRONMENT, HG, add_config, captured, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
-from testlib.webserver import SERVICE, WebServer, serving, started
+from testlib.webserver import ON, SERVICE, WebServer, serving, started
 
 from hgext3rd.amalgam.serve import pktlines
 
@@ -311,6 +311,45 @@ def test_directory_of_repositories_is_served(
         assert b"remote: this server does not serve git" in done.stderr
         done = fetching(tmp_path, "ls-remote", f"http://127.0.0.1:{web.port}/three")
         assert done.returncode
+
+
+def test_git_may_be_appended_to_an_address(
+    exported_template: Exported, store: Exported, tmp_path: Path
+) -> None:
+    paths = {
+        "in/one": exported_template.root,
+        "two.git": store.root,
+        "two": exported_template.root,
+        "dir.git/three": store.root,
+    }
+    lines = [f"{name} = {path}\n" for name, path in paths.items()]
+    (tmp_path / "conf").write_text("".join(["[paths]\n", *lines]))
+    conf = f"--webdir-conf={tmp_path / 'conf'}"
+    with serving(tmp_path, conf, "--prefix=hg", *ON) as web:
+        head = exported_template.git("rev-parse", "HEAD")
+        url = f"{web.url}hg/in/one.git"
+        git(tmp_path, "clone", "-q", url, "clone")
+        assert git(tmp_path / "clone", "rev-parse", "HEAD").decode().strip() == head
+        git(tmp_path / "clone", "fetch", "-q")
+        for asked, found in {
+            f"hg/in/one.git/{SERVICE}": f"/hg/in/one/{SERVICE}",
+            "hg/in/one.git": "/hg/in/one",
+            # as much as is said of one that does not exist, or may not be read
+            "hg/no such.git/x?a=%0a": "/hg/no%20such/x?a=%0a",
+            f"hg/in/one/.git/{SERVICE}": f"/hg/in/one/{SERVICE}",
+        }.items():
+            answer = web.ask(asked.replace(" ", "%20"))
+            assert (answer[0], answer[1]["Location"]) == (302, found)
+        for path, status in {
+            f"hg/two.git/{SERVICE}": 200,
+            "hg/dir.git/": 200,
+            "hg/in/one/file/tip/x.git": 404,
+            "hg/in/one/.git/config": 400,
+        }.items():
+            assert web.ask(path)[0] == status, path
+        assert web.ask("hg/in/one.git/git-upload-pack", "POST", b"0000")[0] == 404
+    with serving(exported_template.root, *ON) as web:
+        git(tmp_path, "clone", "-q", f"{web.url}.git", "of-one")
 
 
 def test_any_wsgi_server_will_do(exported_template: Exported, tmp_path: Path) -> None:

@@ -25,13 +25,13 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import error
+from mercurial import error, util
 from mercurial.hgweb import request
 
 from ..clonebundles import locations, objectstore, validity
 from ..config import is_enabled
 from ..loading import load
-from . import httprequest, permissions, pktlines, receivepack, uploadpack
+from . import httprequest, lfs, permissions, pktlines, receivepack, uploadpack
 from .admission import Admission
 from .errors import HttpError
 from .httprequest import GIT_AGENT, GitRequest, malformed
@@ -39,7 +39,7 @@ from .receivepack import ReceivePackSession
 from .uploadpack import PROTOCOL, UploadPack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Set as AbstractSet
 
     from mercurial.interfaces.types import RepoT
 
@@ -235,6 +235,8 @@ class ReceivePackRequest(GitRequest):
 _SERVICE = b"git-upload-pack"
 _ARCHIVE = b"git-upload-archive"
 _ADVERTISEMENT = b"info/refs"
+_PRINTABLE = re.compile(rb"[\x21-\x7e]*")
+_SLASH = re.compile(rb"/")
 _DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", BUNDLE_URI)
@@ -252,8 +254,12 @@ def handle_request(
 ) -> bool:
     """Answer a request of a git client; leave all others to Mercurial."""
     load(sys.modules[__name__])
-    if not _is_ours(req) or not is_enabled(rctx.repo.ui):
+    path = req.dispatchpath or b""
+    beside = path.removeprefix(b".git/")
+    if not _is_ours(req, beside) or not is_enabled(rctx.repo.ui):
         return orig(rctx, req, res, checkperm)
+    if beside != path:
+        return _redirect(req, res, beside) or orig(rctx, req, res, checkperm)
     may = functools.partial(checkperm, rctx, req)
     if is_push(req):
         may_push = functools.partial(checkperm, rctx, as_post(req), b"push")
@@ -282,11 +288,73 @@ def answer_options(handler: Any) -> None:
     handler.do_POST()
 
 
-def _is_ours(req: Any) -> bool:
-    path = req.dispatchpath or b""
+def _is_ours(req: Any, path: bytes) -> bool:
     if path == _ADVERTISEMENT:
         return b"service" in req.qsparams or b"cmd" not in req.qsparams
     return path in (_SERVICE, PUSH, _ARCHIVE) or bool(_DUMB.fullmatch(path))
+
+
+def _redirect(req: Any, res: Any, path: bytes) -> bool:
+    """Send a client to ``path`` below the address of the server; false: it may not go.
+
+    So web servers that restrict addresses are asked for that of the repository.
+    """
+    query = b"?" + req.querystring if req.querystring else b""
+    if req.method not in (b"GET", b"HEAD") or not _PRINTABLE.fullmatch(query):
+        return False
+    res.status = b"302 Found"
+    where = b"%s/%s" % (req.apppath.rstrip(b"/"), path)
+    res.headers[b"Location"] = util.urlreq.quote(where) + query
+    res.headers[b"Content-Type"] = b"text/plain; charset=utf-8"
+    res.setbodybytes(b"" if req.method == b"HEAD" else b"see the repository\n")
+    connection = httprequest.Connection(req)
+    if not httprequest.is_body_empty(req):
+        connection.close_after_answer()
+    return True
+
+
+def route(
+    orig: Callable[..., Iterator[bytes]], directory: Any, req: Any, res: Any
+) -> Iterator[bytes]:
+    """Answer ``name.git`` in ``hgwebdir`` as ``name``, unless it is there itself.
+
+    By a redirect, except for git-lfs: it asks by POST.
+    """
+    load(sys.modules[__name__])
+    path = req.rawenv.get(b"PATH_INFO", b"").lstrip(b"/")
+    if b".git" not in path or not is_enabled(directory.ui):
+        return orig(directory, req, res)
+    directory.refresh()
+    names = {name for name, _path in directory.repos}
+    name, rest = _renamed(path, names)
+    if name in names and rest == b"/" + lfs.BATCH:
+        environ = {key.decode("latin-1"): req.rawenv[key] for key in req.rawenv}
+        found = b"/%s/.git%s" % (name, rest)
+        environ["PATH_INFO"] = found.decode("latin-1")
+        base = directory.ui.config(b"web", b"baseurl")
+        req = request.parserequestfromenv(environ, altbaseurl=base, bodyfh=req.bodyfh)
+    elif name and _redirect(req, res, name + rest):
+        return iter(res.sendresponse())
+    return orig(directory, req, res)
+
+
+def _renamed(path: bytes, names: AbstractSet[bytes]) -> tuple[bytes, bytes]:
+    """Return the ``name`` of ``name.git`` at the beginning of a path, and the rest.
+
+    Empty if there is none, if hgwebdir has that very name, or below a repository. Else
+    it is not looked at whether ``name`` exists, so the answer does not disclose that.
+    """
+    is_inside = b"" in names
+    for end in (*(found.start() for found in _SLASH.finditer(path)), len(path)):
+        name = path[:end]
+        if name.endswith(b".git") and not any(
+            it == name or it.startswith(name + b"/") for it in names
+        ):
+            renamed = name.removesuffix(b".git")
+            if renamed in names or not (is_inside or renamed.endswith(b"/")):
+                return renamed, path[end:]
+        is_inside = is_inside or name in names
+    return b"", b""
 
 
 class _UploadPackRequest(GitRequest):

@@ -20,8 +20,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial.hgweb import request as requestmod
-
 from ..config import is_enabled
 from ..loading import load
 from ..records import Record
@@ -31,7 +29,7 @@ from .errors import HttpError
 from .httprequest import GitRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..gitstore.git.process import Git
 
@@ -127,8 +125,8 @@ def batch_refusal(sentence: bytes) -> bytes:
     return json.dumps({"message": sentence.decode("utf-8", "replace")}).encode("ascii")
 
 
-_BATCH = b"info/lfs/objects/batch"
-_OF_HG = b".git/" + _BATCH
+BATCH = b"info/lfs/objects/batch"
+_OF_HG = b".git/" + BATCH
 _MOST_TRIES = 5
 """How often git is asked if the repository hides something meanwhile."""
 _NOT_HERE = b"this server does not serve files in LFS of this repository"
@@ -149,37 +147,13 @@ def handle_request(
 def _is_ours(req: Any) -> bool:
     if req.dispatchpath == _OF_HG:
         return not _is_of_hg(req)
-    return bool(req.dispatchpath == _BATCH)
+    return bool(req.dispatchpath == BATCH)
 
 
 def _is_of_hg(req: Any) -> bool:
     """Return whether Mercurial's LFS extension would answer its own clients."""
     headers = req.headers
     return all(headers.get(name) == TYPE for name in (b"Content-Type", b"Accept"))
-
-
-def route(
-    orig: Callable[..., Iterator[bytes]], directory: Any, req: Any, res: Any
-) -> Iterator[bytes]:
-    """Find the repository ``name`` in ``hgwebdir`` for git-lfs's ``name.git``.
-
-    Unless a repository has that very name.
-    """
-    load(sys.modules[__name__])
-    path = req.rawenv.get(b"PATH_INFO", b"")
-    if path.endswith(_OF_HG) and is_enabled(directory.ui):
-        directory.refresh()
-        names = {name for name, _path in directory.repos}
-        name = path[: -len(_OF_HG)].lstrip(b"/")
-        if name in names and name + b".git" not in names:
-            environ = {key.decode("latin-1"): req.rawenv[key] for key in req.rawenv}
-            environ["PATH_INFO"] = b"/%s/%s" % (name, _OF_HG)
-            req = requestmod.parserequestfromenv(
-                environ,
-                altbaseurl=directory.ui.config(b"web", b"baseurl"),
-                bodyfh=req.bodyfh,
-            )
-    return orig(directory, req, res)
 
 
 def _blobs(git: Git, oids: Sequence[bytes]) -> frozenset[bytes]:
