@@ -124,9 +124,12 @@ class Visit:
         self._fail("clone", words="UnknownTransportError")
 
     def without_at(self) -> None:
-        """Fail to clone while HEAD is ``@``, which git takes; then remove it."""
+        """Fail to clone while HEAD is ``@``, which git takes; then rename it.
+
+        Without a name for the main line, ``work`` could not be forced.
+        """
         self._fail("clone", words="invalid reference name")
-        self._served.hg("bookmark", "-d", "@")
+        self._served.hg("bookmark", "-m", "@", "main")
 
     def _commit_and_push(self, branch: str, clone: Path | None = None) -> None:
         """Let the client change a file, add one in a second commit, and push."""
