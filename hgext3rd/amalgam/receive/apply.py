@@ -285,7 +285,7 @@ def _is_on_branch(after: RefState, ref: bytes, old: bytes) -> bool:
     if _is_forward(after.view, old, after.refs.get(ref)):
         return True
     heads = [node for name, node in after.refs.items() if name.startswith(HEADS)]
-    return not after.view.revs(b"%n - ::%ln", old, heads)
+    return bool(after.view.revs(b"%n::%ln", old, heads))
 
 
 def _is_forward(view: RepoT, old: bytes, new: bytes | None) -> bool:

@@ -106,7 +106,8 @@ def _above_tips(
     }
     found = {}
     for name in {*branches.values()} & tips.keys():
-        revs = {*view.revs(b"%n::", tips[name])}
+        # one call of C code, from the bases down to the tip
+        revs = {*view.revs(b"%n::%ld", tips[name], [*base.values()])}
         above = {oid for oid, rev in base.items() if rev in revs}
         for oid in branches:
             if not above.isdisjoint(graph.parents[oid]):
@@ -144,12 +145,6 @@ def _beside(
 
 def _stays(plan: RefPlan, graph: PushGraph, ref: bytes, tip: bytes) -> bool:
     """Return whether a branch other than ``ref`` leads to ``tip`` after the push."""
-    view = plan.state.view
-    above = {*view.revs(b"%n::", tip)}
-
-    def has(node: bytes) -> bool:
-        return view.changelog.rev(node) in above
-
     asked = {it.command.ref: it.command.new for it in plan.updates}
     ends = [asked[it] for it in asked if it.startswith(HEADS) and asked[it] != ZERO]
     known = {*graph.base(graph.needed(ends)).values()}
@@ -159,7 +154,7 @@ def _stays(plan: RefPlan, graph: PushGraph, ref: bytes, tip: bytes) -> bool:
         for it, node in plan.state.refs.items()
         if it.startswith(HEADS) and it != ref and it not in asked
     )
-    return any(map(has, map(bin_node, known))) or any(map(has, others))
+    return bool(plan.state.view.revs(b"%n::%ln", tip, [*map(bin_node, known), *others]))
 
 
 def _passed(update: RefUpdate, name: bytes, *, is_atomic: bool) -> bytes:
