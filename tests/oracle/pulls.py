@@ -47,6 +47,8 @@ def problems_after_pushes(
     source = history.repo.path
     found: list[str] = []
     with pushable(place) as server:
+        # else the branch default would have to be the main line
+        server.hg("bookmark", "-r", "tip", "@")
         for part in range(_PARTS):
             history.grow(draw.choice([1, 5, 15]))
             pushed = _push(source, history.heads(), server)
