@@ -240,11 +240,12 @@ def visiting(
             url = f"ssh://hg@127.0.0.1:{place.port}{served.root}"
             yield Visit(command, served, url, GIT_SSH_COMMAND=ssh)
         return
-    options, login = [], {}
+    # node ends requests after 5 seconds without a byte
+    option, login = "--config=hooks.pretag=sleep 12", {}
     if transport == "password":
-        options = [f"--config=extensions.passwords={passwords.__file__}"]
+        option = f"--config=extensions.passwords={passwords.__file__}"
         login = {"USERNAME": passwords.USER, "PASSWORD": passwords.PASSWORD}
-    with serving(served.root, *options, environment=environment) as place:
+    with serving(served.root, option, environment=environment) as place:
         yield Visit(command, served, place.url, **login)
 
 

@@ -59,7 +59,7 @@ _CONFIG: dict[str, Value] = {
     "receive.denyDeletes": "false",
     "receive.denyNonFastForwards": "false",
     "receive.fsckObjects": "true",
-    "receive.keepAlive": "5",
+    "receive.keepAlive": "3",  # node ends requests after 5 s without a byte
     "receive.procReceiveRefs": "refs",
     "receive.shallowUpdate": "false",
     "receive.unpackLimit": "1",

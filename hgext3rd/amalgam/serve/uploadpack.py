@@ -74,7 +74,7 @@ _CONFIG: dict[str, Value] = {
     "uploadpack.allowRefInWant": "false",
     "uploadpack.allowSidebandAll": "false",
     "uploadpack.advertiseBundleURIs": "false",
-    "uploadpack.keepAlive": "5",
+    "uploadpack.keepAlive": "3",  # as for pushes
     "uploadpack.allowFilter": "true",
     "uploadpackfilter.allow": "false",
     "uploadpackfilter.blob:none.allow": "true",
