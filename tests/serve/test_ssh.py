@@ -307,7 +307,9 @@ def test_repositories_may_be_named_in_several_ways(
 def test_protocol_reaches_git_only_as_a_version(account: Account) -> None:
     v2 = account.ask("git-upload-pack 'repo'", GIT_PROTOCOL="version=2")
     assert v2.stdout.startswith(b"000eversion 2\n")
-    for odd in ("version=2:object-format=sha256", "version=3", "version=2\n", "x"):
+    more = account.ask("git-upload-pack 'repo'", GIT_PROTOCOL="x=y:version=2:x")
+    assert more.stdout == v2.stdout
+    for odd in ("version=2,object-format=sha256", "version=3", "version=2\n", "x"):
         done = account.ask("git-upload-pack 'repo'", GIT_PROTOCOL=odd)
         assert b"version 2" not in done.stdout
         assert b"refs/heads/" in done.stdout

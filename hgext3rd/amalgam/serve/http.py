@@ -36,7 +36,7 @@ from .admission import Admission
 from .errors import HttpError
 from .httprequest import GIT_AGENT, GitRequest, malformed
 from .receivepack import ReceivePackSession
-from .uploadpack import PROTOCOL, UploadPack
+from .uploadpack import UploadPack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Set as AbstractSet
@@ -404,8 +404,7 @@ class _UploadPackRequest(GitRequest):
     @property
     def _spoken(self) -> bytes:
         """The version of the protocol that the client asks for."""
-        found: bytes = self.req.headers.get(b"Git-Protocol", b"")
-        return found if PROTOCOL.fullmatch(found) else b""
+        return uploadpack.spoken(self.req.headers.get(b"Git-Protocol", b""))
 
     @property
     def _is_v2(self) -> bool:

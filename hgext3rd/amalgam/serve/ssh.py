@@ -42,7 +42,7 @@ from .admission import Admission
 from .errors import HttpError, temporary_file_in_use
 from .limits import Watchdog, has_left
 from .receivepack import ReceivePackSession
-from .uploadpack import PROTOCOL, UploadPack
+from .uploadpack import UploadPack
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -550,7 +550,7 @@ def _refuse_push(ui: UiT, **_details: Any) -> bool:
 def _serve_git(service: Service, path: bytes) -> int:
     """Start git for its client, after the checks of hgweb."""
     asked = os.fsencode(os.environ.get("GIT_PROTOCOL", ""))
-    spoken = asked if PROTOCOL.fullmatch(asked) else b""
+    spoken = uploadpack.spoken(asked)
     started = time.monotonic()
     try:
         ui = uimod.ui.load()

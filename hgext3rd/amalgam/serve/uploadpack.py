@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from .limits import Slot
 
 
-PROTOCOL = re.compile(rb"version=[012]")
-"""Protocol versions of clients, as in ``GIT_PROTOCOL``."""
+_VERSION = re.compile(rb"version=[012]")
 _PIECE_BYTES = 1 << 16
 # git writes a pack in pieces of 8 KiB, and sending one takes as long as sending 64 KiB.
 # git's output during that time must find room.
@@ -127,6 +126,14 @@ def unread_summaries(store: GitStore) -> dict[str, Value]:
     if summaries.digest(store.repository) == store.docket().summaries:
         return {}
     return _WITHOUT_SUMMARIES
+
+
+def spoken(asked: bytes) -> bytes:
+    """Return the newest known version of the protocol in a client's list of keys.
+
+    As git reads ``GIT_PROTOCOL`` (git(1)). Empty if there is none.
+    """
+    return max(filter(_VERSION.fullmatch, asked.split(b":")), default=b"")
 
 
 _Service = TypeVar("_Service", bound="GitService")
