@@ -295,7 +295,7 @@ class UploadPack(GitService):
 # as upload-pack and pack-objects of git 2.39 to 2.55 say why they end
 _COMPLAINTS = (
     (
-        rb"ambiguous deepen-not: (?:deepen-not )?(.*)",
+        rb"(?:ambiguous deepen-not|deepen-not is not a ref): (?:deepen-not )?(.*)",
         b"'%s' is no branch and no tag, or both (--shallow-exclude); see "
         b"'git ls-remote'",
     ),
