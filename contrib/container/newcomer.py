@@ -112,26 +112,30 @@ class Newcomer:
         self.part("tutorial.rst", tutorial, user=self._user, alone=True)
 
     def serve_git(self) -> None:
-        """Follow serving-git.rst, with gunicorn, and with nginx if there is one."""
+        """Follow serving-git.rst with all its servers; without packages, gunicorn."""
         page = "docs/serving-git.rst"
-        self.part("packages", packages_in(page)[:1])
+        for packages in packages_in(page):
+            self.part("packages", [packages])
         self.part("serving-git.rst, what you need", section(page, "What you need"))
         served = section(page, "1. Users", "2. hgweb", "3. gunicorn")
-        served.append("sleep 3")  # for gunicorn
-        if self._root.has("nginx"):
-            proxied = section(page, "6. nginx", "7. Clients")
-            # uWSGI is another way
-            served += [line for line in proxied if "uwsgi.conf" not in line]
+        urls = ["http://127.0.0.1:8000"]
+        if self._root.has_packages:
+            served += section(page, "4. Apache", "5. uWSGI", "6. nginx")
             served = [*trial(), "nginx", *served]
-        else:
-            served.append("git clone http://127.0.0.1:8000/alice/project")
-            served.append("! git ls-remote http://127.0.0.1:8000/bob/closed")
+            urls += ["http://127.0.0.1:8001", "https://uwsgi.example.org"]
+        served.append("sleep 3")  # for servers that start
+        if self._root.has_packages:
+            served += section(page, "7. Clients")
+        for number, url in enumerate(urls):
+            served.append(f"git clone {url}/alice/project by-{number}")
+            served.append(f"! git ls-remote {url}/bob/closed")
         served = ["mkdir /clients; cd /clients", *served]
         self.part("serving-git.rst", served, alone=True)
 
     def start_again(self) -> None:
         """Remove what serving-git.rst has made, for another page."""
         removed = "/etc/nginx/conf.d/* /etc/mercurial /srv/hg /usr/local/bin/hg"
+        removed += " /etc/apache2/sites-enabled/* /etc/uwsgi/apps-enabled/*"
         self.part("start again", [f"rm -rf /clients {removed}"])
 
     def install_beside_debian(self) -> None:
@@ -141,13 +145,15 @@ class Newcomer:
         self.part("the wheel", [pip.replace("--user ", "")])
 
     def host(self) -> None:
-        """Follow hosting.rst, taking-pushes.rst and adopting.rst."""
+        """Follow hosting.rst, and the pages that go on from there."""
         page = "docs/hosting.rst"
         self.part("packages", packages_in(page)[:1])
         self.part("git-cinnabar", ["apt-get install -q -y git-cinnabar"])
         hosting = section(page, "1.", "2.", "3.", "4.", "5.", "6. What", "Uploading")
         clone = "hg clone https://hg.example.org/uploaded"
         hosting = [f"{WAIT}; {it}" if it.startswith(clone) else it for it in hosting]
+        public = section("docs/public-servers.rst", "1.", "2.", "3.")
+        public.insert(0, "mkdir /public; cd /public")
         settings = block("docs/taking-pushes.rst", "git.push = yes")
         pushes = [
             f"cat >> /srv/hg/project/.hg/hgrc <<'END'\n{settings}\nEND",
@@ -161,14 +167,10 @@ class Newcomer:
             line.replace("example.org/project", "example.org/old") for line in adopting
         ]
         check = ["hg -R project git::export", "hg -R project git::verify --full"]
-        name = "hosting.rst, taking-pushes.rst"
-        if self._root.has_packages:
-            name += ", adopting.rst"
-            pushes += [MIGRATED, *migration, *check]
-        else:
-            hosting = [line for line in hosting if "project-cinnabar" not in line]
-        before = [*trial(), "mkdir /clients; cd /clients", "nginx"]
-        self.part(name, [*before, *hosting, *pushes], alone=True)
+        pushes += [MIGRATED, *migration, *check]
+        served = [*trial(), "mkdir /clients; cd /clients", "nginx", *hosting]
+        name = "hosting.rst, public-servers.rst, taking-pushes.rst, adopting.rst"
+        self.part(name, [*served, *public, *pushes], alone=True)
 
     def part(
         self, name: str, commands: list[str], *, user: str = "root", alone: bool = False

@@ -23,7 +23,7 @@ _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _ETC = (
     *("alternatives", "ca-certificates.conf", "debian_version", "default"),
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "login.defs", "mime.types"),
-    *("nginx", "nsswitch.conf", "os-release", "pam.d", "protocols", "services"),
+    *("nsswitch.conf", "os-release", "pam.d", "protocols", "services"),
     *("shells", "skel", "ssl"),
 )
 _USERS = {
@@ -70,10 +70,6 @@ class Debian:
             steps = f"ip link set lo up\n{steps}"
         full = ["unshare", *namespaces, *self.options(), "bash", "-ec", steps, "bash"]
         return subprocess.run([*full, path, PATH, *command], cwd="/").returncode
-
-    def has(self, program: str) -> bool:
-        """Return whether a program can be run here; with packages, it can."""
-        return self.has_packages or bool(shutil.which(program, path=PATH))
 
     def options(self) -> list[str]:
         """Return more options of unshare(1)."""
@@ -141,8 +137,7 @@ def _no_secrets(directory: str, names: list[str]) -> list[str]:
     return [
         name
         for name, path in paths.items()
-        if name in ("private", "sites-enabled")
-        or not (path.is_symlink() or os.access(path, os.R_OK))
+        if name in ("private",) or not (path.is_symlink() or os.access(path, os.R_OK))
     ]
 
 

@@ -23,8 +23,4 @@ def test_the_first_pages_can_be_followed(tmp_path: Path, wheel: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs("fresh-root-users")
 def test_servers_can_be_set_up(tmp_path: Path, wheel: Path) -> None:
-    root = freshroot.make(tmp_path / "root")
-    newcomer = Newcomer(root, wheel)
-    newcomer.serve_git()
-    if root.has("nginx"):
-        newcomer.host()
+    Newcomer(freshroot.make(tmp_path / "root"), wheel).serve_git()
