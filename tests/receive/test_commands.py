@@ -72,6 +72,24 @@ def test_request_has_a_bound() -> None:
         assert refusal.value.sentence.startswith(b"the push has more than 20000 refs")
 
 
+SHALLOW = pktlines.line(b"shallow " + OID)
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        (pktlines.line(b"%s %s refs/a\0 report-status quiet" % (OID, OID)), True),
+        (SHALLOW * 2 + pktlines.line(b"push-cert\0quiet agent=git\n"), True),
+        (pktlines.line(b"%s %s refs/quiet\0 agent=quiet" % (OID, OID)), False),
+        (COMMAND + pktlines.FLUSH + pktlines.line(b"\0quiet"), False),
+        (SHALLOW[:-1], False),
+        (b"", False),
+    ],
+)
+def test_quiet_is_in_the_first_command(begin: bytes, expected: bool) -> None:
+    assert receivepack.wants_quiet(BytesIO(begin)) == expected
+
+
 def test_pusher_is_told_that_a_disk_is_full() -> None:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         failure = OSError(number, os.strerror(number), "file")

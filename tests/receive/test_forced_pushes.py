@@ -53,8 +53,8 @@ def leaves(oid: str, branch: str = "default") -> str:
 
 def left(oid: str, branch: str) -> str:
     return (
-        f"remote: {oid[:12]}, which 'refs/heads/{branch}' led to, is on no branch now, "
-        "but public: everybody can fetch it by its id"
+        f"remote: warning: {oid[:12]}, which 'refs/heads/{branch}' led to, is on no "
+        "branch now, but public: everybody can fetch it by its id"
     )
 
 
@@ -85,7 +85,10 @@ def test_replaced_head_stays_if_it_keeps_a_branch(
     clone.pushed("work")
     new = amended(clone, "two")
     said = clone.pushed("--force", "work", f"{old}:refs/heads/before")
-    assert f"remote: 'refs/heads/default' has left its commit for {new[:12]}" in said
+    assert (
+        f"remote: warning: 'refs/heads/default' has left its commit for {new[:12]}"
+        in said
+    )
     assert "is on no branch now" not in said
     assert shown(clone, "default", "work", "before") == [new, new, old]
 
@@ -105,7 +108,10 @@ def test_named_branch_is_not_left_for_an_older_start(
     # the tip has a name now: named branches go where the newest head is
     last = start(clone, "last", "default~1", "last")
     said = clone.pushed("last")
-    assert f"remote: 'refs/heads/default' has left its commit for {last[:12]}" in said
+    assert (
+        f"remote: warning: 'refs/heads/default' has left its commit for {last[:12]}"
+        in said
+    )
     assert server.hg("log", "-r", "default", "-T", "{desc}") == "last"
 
 
@@ -118,7 +124,10 @@ def test_main_line_with_a_name_lets_branches_start_anywhere(
     clone.pushed(f"origin/default:{AT}")
     old = start(clone, "work", "default~1", "one")
     said = clone.pushed("work")
-    assert f"remote: 'refs/heads/default' has left its commit for {old[:12]}" in said
+    assert (
+        f"remote: warning: 'refs/heads/default' has left its commit for {old[:12]}"
+        in said
+    )
     new = amended(clone, "two")
     assert left(old, "work") in clone.pushed("--force", "work")
     other = server.clone("other")

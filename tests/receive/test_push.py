@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, git, hg
+from testlib.environment import ENVIRONMENT, add_config, git, hg
 from testlib.pushed import Pushed
 from testlib.pushing import NOTHING, Clone, PushServer, pushable
 
@@ -257,6 +257,25 @@ def test_hook_that_fails_refuses_all(tmp_path: Path, hook: str) -> None:
         assert new not in all_objects(server)
         flag.unlink()
         clone.pushed("default")
+        server.check()
+
+
+def test_quiet_push_tells_warnings_refusals_and_hooks_output(tmp_path: Path) -> None:
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        clone.commit("one")
+        done = clone.run("push", "-q", "origin", "HEAD:refs/heads/work")
+        assert (done.returncode, done.stderr) == (0, b"")
+        add_config(server.root, "[hooks]\npretxnclose = echo from a hook\n")
+        clone.commit("two")
+        done = clone.run("push", "-q", "-o", "ci", "origin", "HEAD:work", "HEAD:12")
+        said = [line.strip() for line in done.stderr.decode().splitlines()]
+        assert said[:2] == [
+            "remote: warning: push option 'ci' has no meaning on this server",
+            "remote: from a hook",
+        ]
+        assert said[-2].startswith("! [remote rejected] HEAD -> 12 (")
+        assert not [line for line in said if "changeset" in line or "fetch" in line]
         server.check()
 
 

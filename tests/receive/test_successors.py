@@ -125,7 +125,7 @@ def test_what_others_have_stays(server: PushServer) -> None:
     clone.pushed("HEAD:refs/heads/work", "HEAD:refs/heads/other")
     amend(clone, "other words")
     said = clone.pushed("+HEAD:work")
-    assert "remote: not replaced by the push, and still there for hg: " in said
+    assert "remote: warning: not replaced by the push, and still there for hg: " in said
     assert not markers(server)
     # a branch that goes back, or is deleted, replaces nothing
     clone.pushed("+HEAD~1:work", ":other")

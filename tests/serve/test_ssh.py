@@ -182,7 +182,8 @@ def test_git_pushes(pushing: Account, store: Exported) -> None:
     (clone / "noise").write_bytes(noise)
     git(clone, "add", "noise")
     git(clone, "commit", "-qm", "by git")
-    done = pushing.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
+    push = ("-C", "clone", "push", "--progress", "origin", "HEAD:refs/heads/new")
+    done = pushing.git(*push)
     assert not done.returncode, done.stderr
     assert b"remote: added 1 changesets with" in done.stderr
     assert "by git" in store.hg("log", "-r", "new", "-T", "{desc}")
@@ -191,7 +192,8 @@ def test_git_pushes(pushing: Account, store: Exported) -> None:
     # the tip of the branch that the bookmark is on has moved, too
     pushing.git("-C", "clone", "fetch", "-q", "origin", "new")
     assert git(clone, "for-each-ref") == refs
-    pushing.git("-C", "clone", "push", "-q", "origin", ":new")
+    done = pushing.git("-C", "clone", "push", "-q", "origin", ":new")
+    assert (done.returncode, done.stderr) == (0, b"")
     assert "new" not in store.hg("bookmarks")
     store.hg("git::verify", "--full")
 

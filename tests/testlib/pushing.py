@@ -64,7 +64,8 @@ class Clone:
 
     def push(self, *args: str, **variables: str) -> Done:
         """Push, whatever comes of it."""
-        return self.run("push", "origin", *args, **variables)
+        # without a terminal, git asks servers to be quiet, too
+        return self.run("push", "--progress", "origin", *args, **variables)
 
     def pushed(self, *args: str) -> str:
         """Push with success; return what the server and git said."""

@@ -38,7 +38,7 @@ from .refplan import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from mercurial.interfaces.types import RepoT, UiT
+    from mercurial.interfaces.types import RepoT
 
     from ..gitstore.store import GitStore
     from .refplan import RefUpdate
@@ -66,6 +66,8 @@ class Pusher(Record):
     """How long to wait for Mercurial's lock."""
     name: bytes = b""
     """The user in UTF-8, if the server knows it."""
+    is_quiet: bool = False
+    """Whether only refusals, warnings and the output of hooks are sent."""
 
 
 class PushedChanges(Record):
@@ -237,8 +239,8 @@ def _left(changes: PushedChanges, before: RefState, after: RefState) -> list[byt
         if update.kind == TAG or old is None or _is_on_branch(after, command.ref, old):
             continue
         line = _(
-            b"%s, which '%s' led to, is on no branch now, but %s: everybody can fetch "
-            b"it by its id"
+            b"warning: %s, which '%s' led to, is on no branch now, but %s: everybody "
+            b"can fetch it by its id"
         )
         phase = after.view[old].phasestr()
         lines.append(line % (command.old[:_SHORT], command.ref, phase))
@@ -270,7 +272,8 @@ def _moved(
             if is_held and not _is_on_branch(after, ref, old):
                 raise leaves_tip(store, before, ref)
             oid = pushed.get(hex_node(new)) or after.oids(store, [ref])[ref]
-            line = _(b"'%s' has left its commit for %s: fetch it") % (ref, oid[:_SHORT])
+            line = _(b"warning: '%s' has left its commit for %s: fetch it")
+            line %= (ref, oid[:_SHORT])
         lines.append(line)
     return _first(lines)
 
@@ -329,17 +332,20 @@ _MOST_BYTES = 1 << 14
 
 
 @contextlib.contextmanager
-def listening(ui: UiT, said: list[bytes]) -> Iterator[None]:
-    """Append output of ``ui`` in the context to ``said``, by line in UTF-8."""
-    ui.pushbuffer(error=True, subproc=True)
-    heard = ui._buffers[-1] = _Heard()  # where Mercurial puts the pieces
-    try:
-        yield
-    finally:
-        said += map(utf8_of, ui.popbuffer().splitlines())
-        if heard.left_out_bytes:
-            lost = util.bytecount(heard.left_out_bytes)
-            said.append(_(b"(%s more were printed)") % lost)
+def listening(pusher: Pusher, said: list[bytes]) -> Iterator[None]:
+    """Append Mercurial's output in the context to ``said``, by line in UTF-8."""
+    ui = pusher.repo.ui
+    quiet = {(b"ui", b"quiet"): b"yes", (b"ui", b"verbose"): b"no"}
+    with ui.configoverride(quiet if pusher.is_quiet else {}, b"amalgam"):
+        ui.pushbuffer(error=True, subproc=True)
+        heard = ui._buffers[-1] = _Heard()  # where Mercurial puts the pieces
+        try:
+            yield
+        finally:
+            said += map(utf8_of, ui.popbuffer().splitlines())
+            if heard.left_out_bytes:
+                lost = util.bytecount(heard.left_out_bytes)
+                said.append(_(b"(%s more were printed)") % lost)
 
 
 class _Heard(list[bytes]):

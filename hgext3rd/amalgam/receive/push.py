@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 _SHORT = 12
 _LONGEST_SHOWN = 80
+_WARNING = b"warning: "
+"""Prefix of lines that a quiet pusher gets, too."""
 
 
 def check_hidden(
@@ -206,11 +208,13 @@ class PushRun:
 
     def _run(self) -> None:
         """Change the accepted refs, if any."""
-        push, repo = self._push, self._push.pusher.repo
+        push = self._push
         # 1. limits and options of the whole push
         push.limits.check_objects(push.quarantine.git)
         options = pushoptions.parse_options(
-            push.request.options, repo, may_branch=self._config.may_branch
+            push.request.options,
+            push.pusher.repo,
+            may_branch=self._config.may_branch,
         )
         for option in options.ignored:
             text = _(b"warning: push option '%s' has no meaning on this server")
@@ -223,7 +227,7 @@ class PushRun:
                 if not ready:
                     return
                 # 7. the same refs still? then one transaction of Mercurial's
-                with listening(repo.ui, self._said), apply.locked(push.pusher):
+                with listening(push.pusher, self._said), apply.locked(push.pusher):
                     moved = self._raced(ready, options)
                     if not moved:
                         lines = self._apply(ready, options, out)
@@ -236,7 +240,8 @@ class PushRun:
         changesets = ready.conversion.changesets
         if changesets:
             self._said += roundtrip_warnings(push.store, changesets)
-        self._said += lines
+        is_quiet = push.pusher.is_quiet
+        self._said += [it for it in lines if not is_quiet or it.startswith(_WARNING)]
 
     def _ready(
         self, options: PushOptions, raced: Iterable[bytes], out: IO[bytes]

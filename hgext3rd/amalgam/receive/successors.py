@@ -70,7 +70,7 @@ def mark(
     if not kept:
         return []
     names = b", ".join(short(ctx.node()) for ctx in sorted(kept, key=_rev))
-    return [_(b"not replaced by the push, and still there for hg: %s") % names]
+    return [_(b"warning: not replaced by the push, and still there for hg: %s") % names]
 
 
 def _relations(left: Sequence[Any], brought: Sequence[Any]) -> list[Relation]:

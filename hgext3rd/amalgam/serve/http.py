@@ -182,6 +182,8 @@ class ReceivePackRequest(GitRequest):
         if head.is_flush:  # git asks whether it may send more, or needs a password
             self.send(_PUSH_TYPE % b"result", iter(()))
             return
+        body.seek(0)
+        reception.hear(body.read(receivepack.HEARD_BYTES))
         os.lseek(body.fileno(), 0, os.SEEK_SET)  # git's position, not Python's
         with self.waiting(self._admission.config.queue_seconds):
             self._admission.make_fresh()

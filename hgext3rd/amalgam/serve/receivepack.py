@@ -12,6 +12,7 @@ pushed nothing; if it leaves later, that changes nothing. Owns the switch
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import time
 from typing import IO, TYPE_CHECKING, Any
@@ -216,6 +217,19 @@ def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
     )
 
 
+def wants_quiet(file: IO[bytes]) -> bool:
+    """Return whether a client asks for no progress (gitprotocol-capabilities(5)).
+
+    The capabilities are in the first line of the request that is no shallow commit.
+    """
+    with contextlib.suppress(ValueError):
+        for content in pktlines.lines(file):
+            _command, nul, capabilities = content.partition(b"\0")
+            if nul or content == pktlines.FLUSH:
+                return b"quiet" in capabilities.split()
+    return False
+
+
 def write_result(request: PushRequest, result: PushResult, pipe: int) -> None:
     """Send git the result of each ref; nothing if git has ended.
 
@@ -270,6 +284,8 @@ def _write(fd: int, content: bytes) -> None:
 
 urlreq = util.urlreq
 _MOST_TRIES = 5
+HEARD_BYTES = 1 << 16
+"""How much of a request is looked at, in which many shallow commits may come first."""
 _TRIALS = 10
 """How many times the limit without progress an answer to git's hook may last."""
 
@@ -296,6 +312,7 @@ class ReceivePackSession:
         self._repo, self._proto = repo, proto
         self._watchdog = watchdog
         self._answering_until = 0.0
+        self._heard = b""
         with temporary_file_in_use():
             made = quarantine.receiving(admission.store)
             self.received: Quarantine = stack.enter_context(made)
@@ -334,6 +351,10 @@ class ReceivePackSession:
             )
         finally:
             pipes.release_ends()
+
+    def hear(self, piece: bytes) -> None:
+        """Take a piece of the client's request: git tells its hook only a part."""
+        self._heard += piece[: HEARD_BYTES - len(self._heard)]
 
     def progress(self) -> None:
         """Note that something came from git or its client, or was taken.
@@ -386,7 +407,13 @@ class ReceivePackSession:
         repo = wireprotov1server.getdispatchrepo(self._repo, self._proto, b"unbundle")
         config = self._admission.config
         url = self._proto.client()
-        pusher = Pusher(repo, url, config.queue_seconds, _name_of(repo.ui, url))
+        pusher = Pusher(
+            repo,
+            url,
+            config.queue_seconds,
+            _name_of(repo.ui, url),
+            is_quiet=wants_quiet(io.BytesIO(self._heard)),
+        )
         limits = PushLimits(
             objects=config.max_push_objects,
             commits=config.max_push_commits,

@@ -436,7 +436,9 @@ class _PushRelay:
     def _pass_on(self, ready: Mapping[int, int]) -> None:
         """Read a piece, or write some of the one that is held."""
         if self._source in ready:
-            self._held = memoryview(os.read(self._source, _PIECE_BYTES))
+            piece = os.read(self._source, _PIECE_BYTES)
+            self._reception.hear(piece)
+            self._held = memoryview(piece)
             self._poll.unregister(self._source)
             if not self._held:
                 self._running.hang_up()
