@@ -1,4 +1,4 @@
-"""Aborts of the package: lower case, no full stop, and a hint."""
+"""Aborts of the package: lower case, no full stop, a hint; and refusals of pushes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from mercurial import error
 from testlib.environment import ROOT
+
+from hgext3rd.amalgam.receive.convert import REASONS
 
 PACKAGE = ROOT / "hgext3rd" / "amalgam"
 #: Beginnings or parts of messages that need no hint.
@@ -95,3 +97,32 @@ def test_messages_are_lower_case_without_full_stop() -> None:
             first = text.split(" ")[0]
             assert not (first[:1].isupper() and first[1:].islower()), (module, text)
             assert not text.endswith("."), (module, text)
+
+
+#: What begins the next thing to type.
+NEXT_STEPS = ("; ", "(expected ", "(did you mean ")
+#: Refusals that another place has the sentence of, or git the words.
+SAID_ELSEWHERE = {"RACED", "_HISTORY_CHANGED", "sentence", "utf8_of(message + hint)"}
+
+
+def refusals() -> Iterator[tuple[str, ast.expr]]:
+    """Yield the module and the sentence of each refusal of a push."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(getattr(node, "func", None), "id", "")
+            if isinstance(node, ast.Call) and name == "PushRefusedError":
+                yield path.name, node.args[0]
+
+
+def test_every_refusal_of_a_push_has_a_next_step() -> None:
+    found = list(refusals())
+    assert len(found) > 40
+    without = []
+    for module, sentence in found:
+        if ast.unparse(sentence) in SAID_ELSEWHERE:
+            continue
+        text = "".join(literals(sentence))
+        if not any(it in text for it in NEXT_STEPS):
+            without.append((module, text))
+    assert without == []
+    assert all(reason.remedy for reason in REASONS.values())

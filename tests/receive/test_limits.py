@@ -66,7 +66,7 @@ def test_push_that_is_too_large_is_refused(tmp_path: Path) -> None:
         clone = server.clone()
         clone.commit("large", {"large": os.urandom(150_000).hex()})
         said = clone.refused("default")
-        assert "remote: the request is longer than 100 KB" in said
+        assert "remote: the request is longer than 100 KB; push older" in said
         clone.git("reset", "-q", "--hard", "HEAD~1")
         clone.commit("small")
         clone.pushed("default")
@@ -98,7 +98,7 @@ def test_push_of_too_much_says_what_to_do(tmp_path: Path) -> None:
         clone.commit("above", {"other": "small"})
         said = clone.refused("default")
         assert f"remote: commit {bad[:12]}: a file is larger than 10.0 KB: dir/" in said
-        assert "remote: take the file out of that commit, or ask the operator" in said
+        assert "; take the file out of that commit, or ask the operator" in said
         assert "2 commits cannot be pushed; the first is" in said
         for side in "ab":
             clone.git("checkout", "-q", "-B", side, "origin/default")

@@ -29,8 +29,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushServer]:
 REFUSED = {
     "misspelt": ("brnch=a", "unknown push option 'brnch' (did you mean 'branch'?)"),
     "plural": ("Topics=a", "unknown push option 'Topics' (did you mean 'topic'?)"),
-    "another": ("branch=stabel", "no branch 'stabel' is pushed: push HEAD:stabel, or"),
-    "topic": ("topic=x", "the server has no extension of that name"),
+    "another": ("branch=stabel", "no branch 'stabel' is pushed; push HEAD:stabel, or"),
+    "topic": ("topic=x", "the server has no topics; push without"),
     "invalid": ("publish=nein", "invalid push option publish=nein (expected yes or"),
     "publishing": ("publish=no", "this server publishes all that is pushed"),
     "tip": ("branch=tip", "no Mercurial branch: the name 'tip' is reserved"),
@@ -40,7 +40,7 @@ REFUSED = {
     "spaces": ("branch= a", "no Mercurial branch: leading or trailing whitespace"),
     "empty": ("branch=", "no Mercurial branch can have the name ''"),
     "control": ("branch=a\x1bb", "no Mercurial branch can have the name 'a"),
-    "taken": ("branch=default", "'default' is a Mercurial branch already: start"),
+    "taken": ("branch=default", "'default' is a Mercurial branch already; start"),
     "bookmark": ("branch=kept", "'kept' is a bookmark already; choose another name"),
 }
 
@@ -60,7 +60,7 @@ def test_option_that_cannot_be_refuses_deletions_too(server: PushServer) -> None
     """Also of what is gone, which would be a success."""
     clone = server.existing("clone")
     said = clone.refused("-o", "branch=new", ":refs/heads/gone")
-    assert "gone (no new commits for the Mercurial branch 'new')" in said
+    assert "gone (no new commits for the Mercurial branch 'new'; " in said
 
 
 def test_option_that_is_given_twice_is_refused(server: PushServer) -> None:
@@ -93,7 +93,7 @@ def test_named_branches_are_made_only_if_the_operator_allows(tmp_path: Path) -> 
         clone = server.clone()
         clone.commit("new")
         said = clone.refused("-o", "branch=stable", "HEAD:stable")
-        assert "operator to set amalgam.git.push-branches = yes" in said
+        assert "operator for amalgam.git.push-branches = yes" in said
         assert server.log()[-1] == UNCHANGED
 
 
@@ -130,7 +130,7 @@ def test_name_of_a_branch_is_stored_as_mercurial_does(tmp_path: Path) -> None:
             option = ("-o", f"branch={name}")
             ref = name.replace("\\", "%5C").replace(" ", "%20")
             said = clone.refused(*option, f"HEAD:refs/heads/work{at}")
-            assert f"no branch '{ref}' is pushed: push HEAD:{ref}, or correct" in said
+            assert f"no branch '{ref}' is pushed; push HEAD:{ref}, or correct" in said
             clone.pushed(*option, f"HEAD:refs/heads/{ref}")
             clone.git("fetch", "-q")
             assert clone.git("rev-parse", f"origin/{ref}") == oid

@@ -90,7 +90,7 @@ def test_named_branch_moves_forward_only(server: PushServer, clone: Clone) -> No
     clone.commit("other")
     said = clone.refused("+HEAD:default")
     assert "it is the Mercurial branch 'default', which moves forward only" in said
-    assert "hg commit --close-branch ends it" in clone.refused(":default")
+    assert "close it with hg commit --close-branch" in clone.refused(":default")
     assert server.log() == before
     server.check()
 
@@ -131,8 +131,8 @@ def test_branch_of_an_empty_repository_needs_no_bookmark(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("ref", "sentence"),
     [
-        ("refs/tags/v1", "tags are made with Mercurial: hg tag"),
-        ("refs/notes/commits", "only branches can be pushed"),
+        ("refs/tags/v1", "tags are made with Mercurial here; ask a"),
+        ("refs/notes/commits", "only branches and tags have a place in Mercurial"),
         ("refs/hg/heads/default/1", "deny updating a hidden ref"),
         ("refs/cinnabar/metadata", "deny updating a hidden ref"),
         ("refs/heads/default/below", "the name clashes with the branch 'default'"),
@@ -162,7 +162,7 @@ def test_deletion_of_a_missing_ref_is_no_mistake(
     assert b"ok refs/heads/work" in answer
     assert server.log() == before
     answer = server.push_raw(clone, clone.head(), NOTHING, "refs/notes/x")
-    assert b"ng refs/notes/x only branches can be pushed" in answer
+    assert b"ng refs/notes/x only branches and tags" in answer
     server.check()
 
 
@@ -187,7 +187,7 @@ def test_atomic_push_is_all_or_nothing(server: PushServer, clone: Clone) -> None
     before = server.log()
     clone.commit("good")
     said = clone.refused("--atomic", "default", "default:refs/tags/bad")
-    assert "default (another branch of the atomic push is refused)" in said
+    assert "default (another branch of the atomic push is refused; " in said
     assert server.log() == before
     clone.pushed("--atomic", "default", "default:refs/heads/work")
     assert server.log()[-1] == "default|work|public|good"

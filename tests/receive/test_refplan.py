@@ -114,7 +114,7 @@ def test_atomic_push_of_a_stack_says_what_to_push_first(
         "(the Mercurial branch 'default' would lead to 'refs/heads/feature2', its "
         "newest head; push that one later)"
     ) in said
-    assert said.count("(another branch of the atomic push is refused)") == 2
+    assert said.count("(another branch of the atomic push is refused; ") == 2
     assert server.log() == before
     clone.pushed("--atomic", "default")
     assert fetched(clone, "default") == [tips["default"]]

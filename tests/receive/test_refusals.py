@@ -7,6 +7,7 @@ the push are accepted. What git finds in the content of a file ends the whole pu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -138,6 +139,50 @@ def test_each_commit_has_its_sentence(
     for name, (oid, sentence) in expected.items():
         if not sentence:
             assert clone.git("rev-parse", f"origin/{name}") == oid
+
+
+#: What a refusal tells to type.
+REMEDY = re.compile(r"git rebase -f -r (--[a-z-]+ )?([0-9a-f]+~|--root)")
+REMEDIED_TREES = {"group-write", "padded", "unsorted"}
+
+
+def test_remedies_of_refusals_remedy_them(
+    server: PushServer, clone: Clone, objects: GitObjects
+) -> None:
+    """Of commits below others, of a root, and of a merge."""
+    base = clone.head()
+    bad = {
+        name: objects.commit(base, **given)  # type: ignore[arg-type]
+        for name, (given, sentence) in COMMITS.items()
+        if sentence and sentence != IDENTITY
+    }
+    for name in REMEDIED_TREES:
+        tree = objects.tree((b"40000", b"dir", objects.tree(*TREES[name][0])))
+        bad[name] = objects.commit(base, tree=tree)
+    signed = COMMITS["signed"][0]
+    bad["root"] = objects.commit(**signed)  # type: ignore[arg-type]
+    tree = objects.tree((b"100644", b"one"), (b"100644", b"two"))
+    sides = [
+        objects.commit(base, tree=objects.tree((b"100644", it)))
+        for it in (b"one", b"two")
+    ]
+    bad["merge"] = objects.commit(*sides, tree=tree, **signed)
+    refs = []
+    for name, oid in bad.items():
+        clone.git("checkout", "-qf", "--detach", oid)
+        refs.append(f"{clone.commit(f'above-{name}')}:refs/heads/mend-{name}")
+    said = clone.refused(*refs)
+    mended = []
+    for ref in refs:
+        tip, _colon, name = ref.partition(":refs/heads/")
+        (line,) = [it for it in said.splitlines() if f" {name} (" in it]
+        found = REMEDY.search(line)
+        assert found, line
+        clone.git("checkout", "-qf", "--detach", tip)
+        clone.git(*found[0].split()[1:])
+        mended.append(f"{clone.head()}:refs/heads/{name}")
+    clone.pushed(*mended)
+    clone.git("checkout", "-qf", "--detach", base)
 
 
 @pytest.mark.parametrize(

@@ -223,7 +223,11 @@ def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
             raise left_as_branch(ref)
         if found is None:
             raise PushRefusedError(
-                _(b"'%s' would not be shown to git users of this server") % ref
+                _(
+                    b"'%s' would not be shown to git users of this server; push it "
+                    b"with hg, or ask the operator about amalgam.git.export"
+                )
+                % ref
             )
         raise PushRefusedError(
             _(b"'%s' would not lead to the pushed commit; push it alone") % ref
@@ -315,7 +319,12 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
     if isinstance(exc, error.Abort) and isinstance(message, bytes):
         hint = b" (%s)" % exc.hint if exc.hint else b""
         return PushRefusedError(utf8_of(message + hint))
-    return PushRefusedError(_(b"the server failed; nothing was changed"))
+    return PushRefusedError(
+        _(
+            b"the server failed; nothing was changed; ask its operator, who finds why "
+            b"in the log"
+        )
+    )
 
 
 def is_abandoned(repo: RepoT) -> bool:

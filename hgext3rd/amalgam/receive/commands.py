@@ -84,11 +84,11 @@ class PushRefusedError(Exception):
 def check_length(name: bytes) -> None:
     """Refuse ``name``, in UTF-8 and without prefix, if not every clone can have it."""
     if not name:
-        raise PushRefusedError(_(b"the name is empty"))
+        raise PushRefusedError(_(b"the name is empty; push HEAD:NAME"))
     if is_too_long(name):
         raise PushRefusedError(
             _(
-                b"the name is too long for clones: choose one with at most %d bytes "
+                b"the name is too long for clones; choose one with at most %d bytes "
                 b"between slashes, and %d altogether"
             )
             % (LONGEST_PART, LONGEST_NAME)
@@ -134,7 +134,9 @@ def parse_options(
             ignored.append(option)
             continue
         if key in found:
-            raise PushRefusedError(_(b"push option '%s' is given twice") % key)
+            raise PushRefusedError(
+                _(b"push option '%s' is given twice; give it once") % key
+            )
         found[key] = value
     if b"topic" in found:
         _refuse_topic(repo)
@@ -161,7 +163,7 @@ def _refuse_topic(repo: RepoT) -> None:
     enabled = {name for name, _module in extensions.extensions(repo.ui)}
     if b"topic" not in enabled:
         raise PushRefusedError(
-            _(b"no push option 'topic': the server has no extension of that name")
+            _(b"the server has no topics; push without the option 'topic'")
         )
     raise PushRefusedError(
         _(
@@ -179,7 +181,10 @@ def _publishes(value: bytes, repo: RepoT) -> bool:
         )
     if not _BOOLEANS[value] and repo.publishing():
         raise PushRefusedError(
-            _(b"publish=no is not possible: this server publishes all that is pushed")
+            _(
+                b"this server publishes all that is pushed; push without the option "
+                b"publish=no"
+            )
         )
     return _BOOLEANS[value]
 
@@ -189,7 +194,7 @@ def check_new(name: bytes, repo: RepoT) -> None:
     if name in repo.unfiltered().branchmap():
         raise PushRefusedError(
             _(
-                b"'%s' is a Mercurial branch already: start from its tip, and push "
+                b"'%s' is a Mercurial branch already; start from its tip, and push "
                 b"without the option"
             )
             % encoding.fromlocal(name)[:_LONGEST_SHOWN]
@@ -205,7 +210,11 @@ def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
         check_new(name, repo)
         if not has_commits:
             raise PushRefusedError(
-                _(b"no new commits for the Mercurial branch '%s'") % name
+                _(
+                    b"no new commits for the Mercurial branch '%s'; commit first, or "
+                    b"push without the option"
+                )
+                % name
             )
 
 
@@ -214,20 +223,25 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     if not may_branch:
         raise PushRefusedError(
             _(
-                b"new Mercurial branches are made with hg branch here, or ask the "
-                b"operator to set amalgam.git.push-branches = yes"
+                b"new Mercurial branches are made with hg branch here; push without "
+                b"the option, or ask the operator for amalgam.git.push-branches = yes"
             )
         )
     name = encoding.tolocal(value)
     shown = value[:_LONGEST_SHOWN]
     if _CONTROL.search(value) or encoding.fromlocal(name) != value or not value:
-        raise PushRefusedError(_(b"no Mercurial branch can have the name '%s'") % shown)
+        raise PushRefusedError(
+            _(b"no Mercurial branch can have the name '%s'; choose another name")
+            % shown
+        )
     check_length(value)
     try:
         scmutil.checknewlabel(repo, name, b"branch")
     except error.Abort as exc:
         problem = utf8_of(stringutil.forcebytestr(exc))
-        raise PushRefusedError(_(b"no Mercurial branch: %s") % problem) from None
+        raise PushRefusedError(
+            _(b"no Mercurial branch: %s; choose another name") % problem
+        ) from None
     check_new(name, repo)
     if name in repo._bookmarks:
         raise PushRefusedError(

@@ -123,33 +123,85 @@ class RejectReason(Record):
     """Name in programs and in the documentation."""
     text: bytes
     """The property of such a commit, for people."""
+    remedy: bytes
+    """The next thing to type; ``START`` stands for the upstream of git rebase."""
 
 
-FILE_SIZE = RejectReason(b"file-size", _(b"a file is too large"))
-ANCESTOR = RejectReason(b"ancestor", _(b"an ancestor cannot be pushed"))
+_AGAIN = _(b"make the commits again: git rebase -f -r START")
+FILE_SIZE = RejectReason(
+    b"file-size",
+    _(b"a file is too large"),
+    _(
+        b"take the file out of that commit, or ask the operator for a larger "
+        b"amalgam.serve.max-push-file"
+    ),
+)
+ANCESTOR = RejectReason(
+    b"ancestor", _(b"an ancestor cannot be pushed"), _(b"change that one first")
+)
 #: By the numbers of the core, in the order in which they are looked for.
 REASONS = {
-    1: RejectReason(b"malformed-commit", _(b"the commit object is malformed")),
-    2: RejectReason(b"signature", _(b"the commit is signed")),
-    3: RejectReason(b"encoding", _(b"the message has an encoding header")),
-    4: RejectReason(b"header", _(b"the commit has another header that would be lost")),
-    5: RejectReason(b"octopus", _(b"the commit has more than two parents")),
-    6: RejectReason(b"date", _(b"the date cannot be written back as it is")),
-    7: RejectReason(
-        b"identity", _(b"the name or address cannot be written back as it is")
+    1: RejectReason(b"malformed-commit", _(b"the commit object is malformed"), _AGAIN),
+    2: RejectReason(
+        b"signature",
+        _(b"the commit is signed"),
+        _(b"drop signatures: git rebase -f -r --no-gpg-sign START"),
     ),
-    8: RejectReason(b"backslash", _(b"the committer contains a backslash")),
-    9: RejectReason(b"submodule", _(b"the tree has a submodule")),
-    10: RejectReason(b"mode", _(b"a file has a mode that Mercurial cannot store")),
-    11: RejectReason(b"empty-directory", _(b"the tree has an empty directory")),
-    12: RejectReason(b"malformed-tree", _(b"git itself refuses the tree")),
-    13: RejectReason(b"path", _(b"Mercurial refuses a path")),
+    3: RejectReason(b"encoding", _(b"the message has an encoding header"), _AGAIN),
+    4: RejectReason(
+        b"header", _(b"the commit has another header that would be lost"), _AGAIN
+    ),
+    5: RejectReason(
+        b"octopus",
+        _(b"the commit has more than two parents"),
+        _(b"merge them one after the other"),
+    ),
+    6: RejectReason(
+        b"date",
+        _(b"the date cannot be written back as it is"),
+        _(b"set dates to now: git rebase -f -r --reset-author-date START"),
+    ),
+    7: RejectReason(
+        b"identity",
+        _(b"the name or address cannot be written back as it is"),
+        _(b"git rebase -i -r START, and there git commit --amend --reset-author"),
+    ),
+    8: RejectReason(
+        b"backslash",
+        _(b"the committer contains a backslash"),
+        _(b"remove it from user.name, and git rebase -f -r START"),
+    ),
+    9: RejectReason(
+        b"submodule",
+        _(b"the tree has a submodule"),
+        _(b"git rebase -i -r START, and there git rm it; or add its files instead"),
+    ),
+    10: RejectReason(
+        b"mode", _(b"a file has a mode that Mercurial cannot store"), _AGAIN
+    ),
+    11: RejectReason(b"empty-directory", _(b"the tree has an empty directory"), _AGAIN),
+    12: RejectReason(
+        b"malformed-tree",
+        _(b"git itself refuses the tree"),
+        _(b"git fsck says more, and git rebase -f -r START mends the order of names"),
+    ),
+    13: RejectReason(
+        b"path",
+        _(b"Mercurial refuses a path"),
+        _(b"git rebase -i -r START, and there git mv it"),
+    ),
     14: ANCESTOR,
     15: FILE_SIZE,
     16: RejectReason(
-        b"differs", _(b"its changeset is not exported as the same commit")
+        b"differs",
+        _(b"its changeset is not exported as the same commit"),
+        _(b"push it with hg, and report this bug of amalgam"),
     ),
-    17: RejectReason(b"commit-size", _(b"the commit object is larger than 4 MB")),
+    17: RejectReason(
+        b"commit-size",
+        _(b"the commit object is larger than 4 MB"),
+        _(b"shorten its message: git rebase -i -r START"),
+    ),
 }
 
 
@@ -379,31 +431,30 @@ class PushLimits(Record):
             )
 
     def explained(
-        self, refused: Sequence[Refusal]
+        self, refused: Sequence[Refusal], parents: Mapping[bytes, Sequence[bytes]]
     ) -> tuple[list[bytes], PushRefusedError]:
-        """Return lines about commits that are refused, and the refusal of a ref."""
+        """Return lines about commits that are refused, and the refusal of a ref.
+
+        ``parents``: those of each pushed commit.
+        """
         lines = []
         for it in refused[:_MOST_NAMED]:
             detail = b": %s" % it.detail if it.detail else b""
             line = _(b"commit %s: %s%s") % (it.oid[:_SHORT], self._text(it), detail)
             lines.append(line)
         first = refused[0]
-        if first.reason == FILE_SIZE:
-            lines.append(
-                _(
-                    b"take the file out of that commit, or ask the operator for a "
-                    b"larger amalgam.serve.max-push-file"
-                )
-            )
         short, text = first.oid[:_SHORT], self._text(first)
+        # the commit of tags is above a branch
+        start = short + b"~" if parents.get(first.oid, True) else b"--root"
+        remedy = first.reason.remedy.replace(b"START", start)
         if len(refused) == 1:
             refusal = PushRefusedError(
-                _(b"commit %s cannot be pushed: %s") % (short, text)
+                _(b"commit %s cannot be pushed: %s; %s") % (short, text, remedy)
             )
         else:
             refusal = PushRefusedError(
-                _(b"%d commits cannot be pushed; the first is %s: %s")
-                % (len(refused), short, text)
+                _(b"%d commits cannot be pushed; the first is %s: %s; %s")
+                % (len(refused), short, text, remedy)
             )
         return lines, refusal
 

@@ -62,7 +62,10 @@ def check_hidden(
     for oid, node in changesets:
         if is_there(bin_node(node)) and not is_seen(bin_node(node)):
             raise PushRefusedError(
-                _(b"commit %s is a changeset here that is secret or obsolete")
+                _(
+                    b"commit %s is a changeset here that is secret or obsolete; give "
+                    b"it another id: git commit --amend --no-edit"
+                )
                 % oid[:_SHORT]
             )
 
@@ -88,7 +91,10 @@ def roundtrip_warnings(
     return []
 
 
-_ATOMIC = _(b"another branch of the atomic push is refused")
+_ATOMIC = _(
+    b"another branch of the atomic push is refused; see its reason, or push without "
+    b"--atomic"
+)
 _HISTORY_CHANGED = _(b"the history has changed; fetch first")
 _MOST_TRIES = 5
 """How often refs of a push may move while it is converted."""
@@ -284,7 +290,7 @@ class PushRun:
             except CommitsRefusedError as exc:
                 refused = self._blamed(planned, graph, exc.refused)
                 if refused.keys().isdisjoint(it.command.ref for it in planned.updates):
-                    sentence = self._explained(exc.refused)
+                    sentence = self._explained(exc.refused, graph)
                     raise PushRefusedError(sentence) from None
                 planned = planned.refusing(refused)
             else:
@@ -312,7 +318,7 @@ class PushRun:
         if name and HEADS + name not in refs:
             raise PushRefusedError(
                 _(
-                    b"no branch '%s' is pushed: push HEAD:%s, or correct the option "
+                    b"no branch '%s' is pushed; push HEAD:%s, or correct the option "
                     b"branch=%s"
                 )
                 % (name, name, encoding.fromlocal(options.branch))
@@ -331,7 +337,9 @@ class PushRun:
         git, user = self._push.quarantine.git, self._push.pusher.name
         try:
             if options.branch:
-                raise PushRefusedError(_(b"push tags without -o branch=NAME"))
+                raise PushRefusedError(
+                    _(b"tags are on no new branch; push them without -o branch=NAME")
+                )
             branch = plan.branch_of_tags(graph)
             base = branch.command.new
             graph = graph._replace(nodes={**graph.nodes, **self._known([base])})
@@ -383,7 +391,7 @@ class PushRun:
     ) -> dict[bytes, bytes]:
         """Return the refs that cannot change because of ``refused``, with sentences."""
         if self._push.request.is_atomic or len(plan.updates) == 1:
-            sentence = self._explained(refused)
+            sentence = self._explained(refused, graph)
             # a deleted tag is a commit, too
             return {
                 it.command.ref: sentence
@@ -399,12 +407,12 @@ class PushRun:
             # a commit that was not pushed is that of the tags
             blamed = refs.get(cause.oid, ()) if cause.oid in graph.parents else tags
             for ref in blamed:
-                sentences.setdefault(ref, self._explained([cause]))
+                sentences.setdefault(ref, self._explained([cause], graph))
         return sentences
 
-    def _explained(self, refused: Sequence[Refusal]) -> bytes:
+    def _explained(self, refused: Sequence[Refusal], graph: PushGraph) -> bytes:
         """Describe refused commits to the pusher; return the sentence for a ref."""
-        lines, refusal = self._push.limits.explained(refused)
+        lines, refusal = self._push.limits.explained(refused, graph.parents)
         self._said += [line for line in lines if line not in self._said]
         return refusal.sentence
 
@@ -463,7 +471,9 @@ class PushRun:
     def _check_time(self) -> None:
         """Refuse a push that comes too late for its client."""
         if self._push.is_over():
-            raise PushRefusedError(_(b"the server has taken too long"))
+            raise PushRefusedError(
+                _(b"the server has taken too long; push less at a time")
+            )
 
     def _is_history_lost(self) -> bool:
         """Return whether a base changeset of the push may have been stripped

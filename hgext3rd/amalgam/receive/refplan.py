@@ -124,7 +124,9 @@ def bookmark_of(ref: bytes) -> bytes:
     shown = ref.removeprefix(HEADS)
     name: bytes = encoding.tolocal(shown)
     if encoding.fromlocal(name) != shown:
-        raise PushRefusedError(_(b"the name of a branch has to be UTF-8"))
+        raise PushRefusedError(
+            _(b"the name of a branch has to be UTF-8; push HEAD:NAME")
+        )
     commands.check_length(shown)
     return name
 
@@ -135,7 +137,7 @@ def check_bookmark(name: bytes) -> None:
         raise PushRefusedError(
             _(
                 b"no bookmark: Mercurial uses '@' within a name for bookmarks that "
-                b"diverge"
+                b"diverge; choose a name without it"
             )
         )
     if isinstance(name, encoding.localstr):  # it has less than the stored name
@@ -161,7 +163,11 @@ def check_bookmark_share(repo: RepoT) -> None:
 def left_as_branch(ref: bytes) -> PushRefusedError:
     """Return the refusal to delete a bookmark that has the name of a named branch."""
     return PushRefusedError(
-        _(b"'%s' cannot be deleted: it is a Mercurial branch, too") % ref
+        _(
+            b"'%s' cannot be deleted: it is a Mercurial branch, too; ask a Mercurial "
+            b"user to close that with hg commit --close-branch"
+        )
+        % ref
     )
 
 
@@ -176,7 +182,10 @@ _SHORT = 12
 def only_forward(branch: bytes) -> PushRefusedError:
     """Return the refusal to replace the tip of a named branch."""
     return PushRefusedError(
-        _(b"it is the Mercurial branch '%s', which moves forward only")
+        _(
+            b"it is the Mercurial branch '%s', which moves forward only; merge or "
+            b"rebase, or push to a new branch"
+        )
         % encoding.fromlocal(branch)
     )
 
@@ -295,7 +304,9 @@ class RefPlan(Record):
             raise PushRefusedError(RACED)
         is_there = oid != ZERO
         if not found or not is_there or ref in (it.command.ref for it in self.updates):
-            raise PushRefusedError(_(b"there is no branch '%s' for tags") % ref)
+            raise PushRefusedError(
+                _(b"there is no branch '%s' for tags; push that first") % ref
+            )
         return RefUpdate(RefCommand(oid, oid, ref), *found)
 
     def with_tags(self, base: RefUpdate, oid: bytes) -> RefPlan:
@@ -360,7 +371,7 @@ def planned(
     for command in commands:
         with refused.of(command.ref):
             if command.ref in seen:
-                raise PushRefusedError(_(b"the push names it twice"))
+                raise PushRefusedError(_(b"the push names it twice; name it once"))
             seen.add(command.ref)
             if command.ref in missing:
                 continue
@@ -373,7 +384,12 @@ def planned(
                 updates.append(RefUpdate(command, TAG, name))
                 continue
             if found != b"commit":
-                raise PushRefusedError(_(b"only commits can be pushed to a branch"))
+                raise PushRefusedError(
+                    _(
+                        b"only commits can be pushed to a branch; name one, such as "
+                        b"that of a tag: TAG^{}:BRANCH"
+                    )
+                )
             kind, name = state.stands_for(command.ref) or (
                 BOOKMARK,
                 bookmark_of(command.ref),
@@ -404,9 +420,19 @@ def _check_command(
     """Refuse a command whatever its commit is; ``oids``: the refs before the push."""
     ref, state = command.ref, plan.state
     if ref.startswith(TAGS) and not may_tag:
-        raise PushRefusedError(_(b"tags are made with Mercurial: hg tag"))
+        raise PushRefusedError(
+            _(
+                b"tags are made with Mercurial here; ask a Mercurial user for hg tag, "
+                b"or the operator for amalgam.git.push-tags = yes"
+            )
+        )
     if not _is_known_kind(ref):
-        raise PushRefusedError(_(b"only branches can be pushed (refs/heads/...)"))
+        raise PushRefusedError(
+            _(
+                b"only branches and tags have a place in Mercurial; push it to "
+                b"refs/heads/NAME, or leave it out"
+            )
+        )
     if oids[ref] != command.old:
         raise PushRefusedError(RACED)
     if ref.startswith(TAGS):
@@ -423,11 +449,17 @@ def _check_command(
             raise left_as_branch(ref)
     if found is None and b"bookmarks" not in plan.store.config.refs:
         raise PushRefusedError(
-            _(b"no new branches: 'bookmarks' is not in amalgam.git.refs")
+            _(
+                b"git users make no new branches here; push to one that is there, or "
+                b"ask the operator for 'bookmarks' in amalgam.git.refs"
+            )
         )
     if found and found[0] == TIP and command.new == ZERO:
         raise PushRefusedError(
-            _(b"it is the Mercurial branch '%s'; hg commit --close-branch ends it")
+            _(
+                b"it is the Mercurial branch '%s'; ask a Mercurial user to close it "
+                b"with hg commit --close-branch"
+            )
             % encoding.fromlocal(found[1])
         )
 
@@ -516,22 +548,31 @@ def _check_new_bookmark(
         scmutil.checknewlabel(plan.state.view, name, b"bookmark")
     except error.Abort as exc:
         problem = utf8_of(stringutil.forcebytestr(exc))
-        raise PushRefusedError(_(b"no bookmark: %s") % problem) from None
+        raise PushRefusedError(
+            _(b"no bookmark: %s; choose another name") % problem
+        ) from None
     if name in plan.repo._bookmarks:
         raise PushRefusedError(
-            _(b"there is a bookmark of that name, which git users do not see")
+            _(
+                b"there is a bookmark of that name, which git users do not see; choose "
+                b"another name"
+            )
         )
     if name == branch:
         raise PushRefusedError(
             _(
                 b"it is the Mercurial branch '%s', which is closed or not in "
-                b"amalgam.git.refs"
+                b"amalgam.git.refs; choose another name"
             )
             % shown
         )
     if name in plan.state.view.branchmap():
         raise PushRefusedError(
-            _(b"the pushed commits are not on the Mercurial branch '%s'") % shown
+            _(
+                b"the pushed commits are not on the Mercurial branch '%s'; choose "
+                b"another name, or start from that branch"
+            )
+            % shown
         )
     _check_clash(names, shown)
 
@@ -543,7 +584,9 @@ def _check_clash(names: RefNames, shown: bytes) -> None:
             _(b"the name clashes with the branch '%s'; choose another one") % clash
         )
     if not names.may_have(shown):
-        raise PushRefusedError(_(b"git has no branches of that name"))
+        raise PushRefusedError(
+            _(b"git has no branches of that name; choose another name")
+        )
     names.add(shown)
 
 
@@ -559,9 +602,9 @@ def _checked_tip(
         raise PushRefusedError(
             _(
                 b"it is the Mercurial branch '%s', but the commit's first parent "
-                b"is on '%s'"
+                b"is on '%s'; push it there, or begin a merge with: git checkout %s"
             )
-            % (encoding.fromlocal(update.name), encoding.fromlocal(branch))
+            % tuple(map(encoding.fromlocal, (update.name, branch, update.name)))
         )
     old = plan.state.view[plan.state.refs[command.ref]]
     if _is_above(plan.state.view, graph, command.new, old.rev()):

@@ -61,7 +61,9 @@ def name_of(
             )
         )
     if kind != b"commit":
-        raise PushRefusedError(_(b"only commits can be tagged"))
+        raise PushRefusedError(
+            _(b"only commits can be tagged; tag one: git tag -f NAME COMMIT")
+        )
     shown = ref.removeprefix(TAGS)
     names = tag_names(tags)
     found = next((name for name, its in names.items() if its == shown), None)
@@ -69,13 +71,17 @@ def name_of(
         return found
     name: bytes = encoding.tolocal(shown)
     if encoding.fromlocal(name) != shown:
-        raise PushRefusedError(_(b"the name of a tag has to be UTF-8"))
+        raise PushRefusedError(
+            _(b"the name of a tag has to be UTF-8; choose another name")
+        )
     check_length(shown)
     try:
         scmutil.checknewlabel(view, name, b"tag")
     except error.Abort as exc:
         problem = utf8_of(stringutil.forcebytestr(exc))
-        raise PushRefusedError(_(b"no tag: %s") % problem) from None
+        raise PushRefusedError(
+            _(b"no tag: %s; choose another name") % problem
+        ) from None
     return name
 
 
@@ -114,7 +120,9 @@ def _read(git: Git, base: bytes) -> tuple[dict[bytes, bytes], bytes]:
         return entries, b""
     mode, _kind, oid = entry.partition(b"\t")[0].split(b" ")
     if mode != b"100644":
-        raise PushRefusedError(_(b"'.hgtags' is no ordinary file; mend it with hg"))
+        raise PushRefusedError(
+            _(b"'.hgtags' is no ordinary file; ask a Mercurial user to mend it")
+        )
     return entries, git.run("cat-file", "blob", oid.decode()).stdout
 
 

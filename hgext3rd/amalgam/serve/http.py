@@ -145,6 +145,8 @@ class ReceivePackRequest(GitRequest):
         "side-band-64k"). After 401 it asks for a password.
         """
         is_push = self.req.dispatchpath == PUSH and self.req.method == b"POST"
+        if code == 413:
+            sentence += b"; push older commits first: git push origin COMMIT:BRANCH"
         by_git = GIT_AGENT.match(self.req.headers.get(b"User-Agent", b""))
         if is_push and by_git and code != 401:
             error = pktlines.line(b"\3%s\n" % sentence)

@@ -453,7 +453,7 @@ _READ_ONLY = (
     b"this repository is read-only for git; push with Mercurial, "
     b"or ask its operator to set amalgam.git.push = yes"
 )
-_LOCKED = b"this repository takes no pushes at the moment"
+_LOCKED = b"this repository takes no pushes at the moment; try again later"
 
 
 def check_policy(repo: RepoT) -> None:

@@ -496,7 +496,7 @@ class PushSession:
 
 _ILLEGAL = 255
 """The exit code of hg-ssh for a refused command."""
-_READ_ONLY = b"you may not push into this repository"
+_READ_ONLY = b"you may not push into this repository; ask its operator to allow it"
 _ARCHIVES = b"this service of git is not offered here"
 _OFF = b"amalgam is not enabled for this repository; its operator does that"
 
