@@ -116,17 +116,17 @@ def test_first_tags_where_git_users_see_no_tips(tmp_path: Path) -> None:
     hgrc = "[amalgam]\ngit.refs = bookmarks tags\n"
     with pushable(tmp_path, ON, hgrc=hgrc) as server:
         server.hg("--config", "extensions.strip=", "strip", "-q", "0", "--no-backup")
-        git(tmp_path, "init", "-q", "-b", "main", "new")
+        git(tmp_path, "init", "-q", "-b", "trunk", "new")
         clone = Clone(tmp_path / "new")
         clone.git("remote", "add", "origin", server.web.url)
         clone.commit("first")
         clone.git("tag", "v1")
-        assert "on top of 'refs/heads/main': fetch it" in clone.pushed("main", "v1")
-        clone.git("pull", "-q", "--ff-only", "origin", "main")
+        assert "on top of 'refs/heads/trunk': fetch it" in clone.pushed("trunk", "v1")
+        clone.git("pull", "-q", "--ff-only", "origin", "trunk")
         clone.commit("second")
-        said = clone.refused("main", "HEAD:refs/tags/v2")
-        assert "there is no branch 'refs/heads/default' for tags" in said
-        assert server.log()[-1] == "default|main|public|second"
+        said = clone.refused("trunk", "HEAD:refs/tags/v2")
+        assert "there is no branch 'refs/heads/main' for tags" in said
+        assert server.log()[-1] == "default|trunk|public|second"
         server.check()
 
 

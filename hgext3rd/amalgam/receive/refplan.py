@@ -29,7 +29,14 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..gitstore import selection
-from ..gitstore.git.refs import HEADS, TAGS, NamedNodes, RefNames, escaped
+from ..gitstore.git.refs import (
+    HEADS,
+    MAIN_LINES,
+    TAGS,
+    NamedNodes,
+    RefNames,
+    escaped,
+)
 from ..gitstore.source import has_own_bookmarks
 from ..records import Record
 from ..terminal import utf8_of
@@ -174,8 +181,6 @@ def left_as_branch(ref: bytes) -> PushRefusedError:
 RACED = b"fetch first"
 """git's own message about a ref that has moved meanwhile."""
 BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
-MAIN_LINES = (b"@", b"main", b"master")
-"""Bookmarks of main lines: Mercurial's name and git's."""
 _SHORT = 12
 
 

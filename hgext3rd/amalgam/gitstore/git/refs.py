@@ -29,6 +29,8 @@ TAGS = b"refs/tags/"
 OTHER_HEADS = b"refs/hg/heads/"
 METADATA = b"refs/cinnabar/metadata"
 """git-cinnabar's metadata, hidden from git users."""
+MAIN_LINES = (b"@", b"main", b"master")
+"""Bookmarks of main lines: Mercurial's name, and those that git makes by itself."""
 LONGEST_PART, LONGEST_NAME = 250, 2048
 """Bytes of a name between slashes, and altogether, that every clone can have.
 
@@ -151,8 +153,8 @@ class NamedNodes(Record):
         refs |= {OTHER_HEADS + ref: self.others[name] for name, ref in others.items()}
 
         branches = (("tip", b"default"), ("tip", self.tip_branch))
-        of_git = (("bookmark", b"main"), ("bookmark", b"master"))
-        for key in (("bookmark", b"@"), *branches, *of_git):
+        at, *of_git = (("bookmark", name) for name in MAIN_LINES)
+        for key in (at, *branches, *of_git):
             if key in heads_refs:
                 return refs, HEADS + heads_refs[key]
         # a branch that a push can make
