@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, add_config, executable
+from testlib.environment import ENVIRONMENT, HG, add_config, captured, executable, git
 from testlib.exported import Exported
 from testlib.webserver import ON, SERVICE, WebServer, serving, until
 
@@ -100,6 +100,37 @@ def test_first_export_is_waited_for(empty: Exported, tmp_path: Path) -> None:
             status, body = answer.result()
     assert (status, listed_refs(empty) in body) == (200, True)
     assert exporters.count() == 1
+
+
+@pytest.mark.parametrize("version", ["0", "2"])
+def test_client_is_kept_alive_during_a_first_export(
+    empty: Exported, tmp_path: Path, version: str
+) -> None:
+    """A web server in between would end a request that nothing comes of."""
+    exporters = HeldExporters(tmp_path)
+    options = (*ON, IN_BACKGROUND, "--config=amalgam.serve.queue-timeout=0")
+    empty.commit_nothing("one")
+    environment = exporters.environment
+    with (
+        serving(empty.root, *options, environment=environment) as web,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        address = ("127.0.0.1", web.port)
+        with socket.create_connection(address, 600) as client:
+            head = f"GET /{SERVICE} HTTP/1.1\r\nHost: x\r\nUser-Agent: git/2\r\n\r\n"
+            client.sendall(head.encode())
+            said = b""
+            while said.count(b"# the first export of this repository is running\n") < 2:
+                piece = client.recv(1 << 16)
+                assert piece, said
+                said += piece
+        config = ("-c", f"protocol.version={version}")
+        command = ["git", *config, "clone", "-q", web.url, str(tmp_path / "clone")]
+        cloned = threads.submit(captured, command)
+        time.sleep(1)  # it waits, too
+        exporters.held.unlink()
+        assert cloned.result().returncode == 0, cloned.result().stderr
+    assert git(tmp_path / "clone", "log", "--format=%s") == b"one\n"
 
 
 def hindered(monkeypatch: pytest.MonkeyPatch, by: str) -> None:

@@ -31,6 +31,7 @@ from mercurial.hgweb import request
 from ..clonebundles import locations, objectstore, validity
 from ..config import is_enabled
 from ..loading import load
+from ..terminal import printable
 from . import httprequest, lfs, permissions, pktlines, receivepack, uploadpack
 from .admission import Admission
 from .errors import HttpError
@@ -244,7 +245,10 @@ _SLASH = re.compile(rb"/")
 _DUMB = re.compile(rb"HEAD|objects(?:/.*)?")
 _TYPE = b"application/x-git-upload-pack-%s"
 _COMMANDS = (b"ls-refs", b"fetch", BUNDLE_URI)
-_ADVERTISEMENT_START = pktlines.line(b"# service=git-upload-pack\n") + pktlines.FLUSH
+_START_LINE = pktlines.line(b"# service=git-upload-pack\n")
+_KEEPALIVE = pktlines.line(b"# the first export of this repository is running\n")
+_KEEPALIVE_SECONDS = 5
+"""As often as git itself sends keepalives."""
 _SOON_SECONDS = 0.05
 """How long after a look at the store git may be started without another."""
 _MOST_STARTS = 5
@@ -361,6 +365,10 @@ def _renamed(path: bytes, names: AbstractSet[bytes]) -> tuple[bytes, bytes]:
     return b"", b""
 
 
+class _FirstExportError(Exception):
+    """A first export takes longer than a web server may wait in silence."""
+
+
 class _UploadPackRequest(GitRequest):
     """A request on one of the routes."""
 
@@ -415,22 +423,73 @@ class _UploadPackRequest(GitRequest):
         return self._spoken == b"version=2"
 
     def _make_fresh(self) -> None:
-        with self.waiting(self._admission.config.queue_seconds):
-            self._admission.make_fresh(now=self.wants_now, waits_on=self.waits_on)
+        self._wait(self._admission.config.queue_seconds, self.waits_on)
+
+    def _wait(self, seconds: float, waits_on: Callable[[], bool]) -> None:
+        with self.waiting(seconds):
+            self._admission.make_fresh(
+                now=self.wants_now, seconds=seconds, waits_on=waits_on
+            )
         self._made_fresh = time.monotonic()
+
+    def _waits_for_first_export(self) -> bool:
+        """As ``waits_on``, but raise ``_FirstExportError`` for git."""
+        if GIT_AGENT.match(self.req.headers.get(b"User-Agent", b"")):
+            raise _FirstExportError
+        return self.waits_on()
 
     def _advertise(self) -> None:
         """Answer with capabilities, and in versions 0 and 1 with all refs."""
-        self._make_fresh()
+        kind = _TYPE % b"advertisement"
+        try:
+            seconds = self._admission.config.queue_seconds
+            self._wait(seconds, self._waits_for_first_export)
+        except _FirstExportError:
+            self.send(kind, self._kept_alive())
+            return
         if self._is_v2:
-            self._basis = uploadpack.capabilities_basis(self._admission.store)
-            if told := uploadpack.kept_capabilities(self._basis):
-                self.send_whole(_TYPE % b"advertisement", self._shown(told))
-                return
+            self.send_whole(kind, self._capabilities())
         else:
-            self._admission.ask_hooks(is_fetch=False)
+            refs = self._refs()
+            first = _START_LINE + pktlines.FLUSH + next(refs, b"")
+            self.send(kind, itertools.chain((first,), refs))
+
+    def _kept_alive(self) -> Iterator[bytes]:
+        """Yield an advertisement after the first export, and keepalives until then.
+
+        git ignores lines before the first flush. Other clients do not.
+        """
+        yield _START_LINE
+        try:
+            while True:
+                try:
+                    self._wait(_KEEPALIVE_SECONDS, self._waits_for_first_export)
+                    break
+                except _FirstExportError:
+                    yield _KEEPALIVE
+            found = iter((self._capabilities(),)) if self._is_v2 else self._refs()
+        except HttpError as exc:
+            self.outcome = self.noted(exc)
+            found = iter((pktlines.error_line(printable(exc.sentence)),))
+        yield pktlines.FLUSH
+        yield from found
+
+    def _capabilities(self) -> bytes:
+        """Return the capabilities of version 2 for this client, and cache git's."""
+        basis = uploadpack.capabilities_basis(self._admission.store)
+        told = uploadpack.kept_capabilities(basis)
+        if not told:
+            self.take_slot(self._admission, is_fetch=False)
+            told = b"".join(self._begun("--http-backend-info-refs"))
+            shown = self._shown(told)
+            uploadpack.keep_capabilities(basis, told)
+            return shown
+        return self._shown(told)
+
+    def _refs(self) -> Iterator[bytes]:
+        self._admission.ask_hooks(is_fetch=False)
         self.take_slot(self._admission, is_fetch=False)
-        self._run(b"advertisement", "--http-backend-info-refs")
+        return self._begun("--http-backend-info-refs")
 
     def _serve(self) -> None:
         """Answer one command of version 2, or one round of the earlier versions."""
@@ -470,10 +529,10 @@ class _UploadPackRequest(GitRequest):
         if is_fetch:
             admission.tell_hooks(head.want)
         body.flush()
-        self._run(b"result", body=body)
+        self.send(_TYPE % b"result", self._begun(body=body))
 
-    def _run(self, kind: bytes, *options: str, body: IO[bytes] | None = None) -> None:
-        """Stream git's output.
+    def _begun(self, *options: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
+        """Return git's output, which has begun.
 
         The store is checked again after git has begun to write: changesets hidden
         before that moment are not sent. If the check fails, git is started again.
@@ -502,20 +561,7 @@ class _UploadPackRequest(GitRequest):
             raise HttpError.later(b"the repository keeps changing; try again")
         if not first:
             self.check_end()
-        rest: Iterator[bytes] = iter(())
-        if kind == b"result":
-            rest = self.pieces()
-        elif self._is_v2:
-            first = self._asked(b"".join((first, *pieces)))  # a handful
-        else:
-            first, rest = _ADVERTISEMENT_START + first, self.pieces()
-        self.send(_TYPE % kind, itertools.chain((first,), rest))
-
-    def _asked(self, told: bytes) -> bytes:
-        """Return the capabilities for this client, and cache those of git."""
-        shown = self._shown(told)
-        uploadpack.keep_capabilities(self._basis, told)
-        return shown
+        return itertools.chain((first,), pieces)
 
     def _shown(self, told: bytes) -> bytes:
         """Return the capabilities for this client, from those of git."""

@@ -417,7 +417,7 @@ class GitRequest:
         self.running: GitService | None = None
         self.command = b"advertisement"
         self._sent_bytes = 0
-        self._outcome = b"done"
+        self.outcome = b"done"
         self._is_ended = False
 
     def serve(self, may: Callable[[bytes], None]) -> None:
@@ -602,7 +602,7 @@ class GitRequest:
             timed_out |= self.watchdog is not None and self.watchdog.has_bitten
             how = b"timed out" if timed_out else b"cut"
             if is_whole and not timed_out:
-                how = self._outcome
+                how = self.outcome
             self.end(how, kill=not is_whole)
         if timed_out and not self.connection.is_raw:
             raise TimeoutError("git made no progress, or the client did not read")
@@ -617,16 +617,13 @@ class GitRequest:
         code = self.running.close(kill=False)
         said, self.running = self.running.said(), None
         if code:
-            self._outcome = b"git ended with %d: %s" % (code, said)
+            self.outcome = b"git ended with %d: %s" % (code, said)
             if sentence := complaint(said):
                 yield pktlines.error_line(sentence)
 
     def refuse(self, refusal: HttpError) -> None:
         """Answer with a status and a sentence."""
-        how = b"refused with %d: %s" % (refusal.code, refusal.logged)
-        self.end(b"done" if refusal.code == 200 else how, kill=True)
-        if refusal.code >= 500 and refusal.logged != refusal.sentence:
-            warn_once(self.repo.ui, _(b"git: %s") % refusal.logged)
+        self.end(self.noted(refusal), kill=True)
         req, res, connection = self.req, self._take_response(), self.connection
         if req.method in (b"POST", b"PUT") or not is_body_empty(req):
             connection.close_after_answer()
@@ -645,6 +642,14 @@ class GitRequest:
         watchdog = Watchdog(_REFUSED_SECONDS, connection.break_off)
         discard = connection.discard_chunks
         res.setbodygen(_while_watched(watchdog, discard, pieces))
+
+    def noted(self, refusal: HttpError) -> bytes:
+        """Tell the operator of a refusal, and return it for the log."""
+        if refusal.code >= 500 and refusal.logged != refusal.sentence:
+            warn_once(self.repo.ui, _(b"git: %s") % refusal.logged)
+        if refusal.code == 200:
+            return b"done"
+        return b"refused with %d: %s" % (refusal.code, refusal.logged)
 
     def explained(self, code: int, sentence: bytes) -> tuple[int, bytes, bytes]:
         """Return status, type and body of an answer that is an error."""
