@@ -18,7 +18,7 @@ from hgext3rd.amalgam.files import Placement
 from hgext3rd.amalgam.gitstore.export import export as exporting, exporter, request
 from hgext3rd.amalgam.gitstore.failures import Failure
 from hgext3rd.amalgam.gitstore.store import GitStore
-from hgext3rd.amalgam.serve import freshness
+from hgext3rd.amalgam.serve import freshness, http
 from hgext3rd.amalgam.serve.errors import HttpError
 from hgext3rd.amalgam.serve.freshness import Freshness
 
@@ -131,6 +131,23 @@ def test_client_is_kept_alive_during_a_first_export(
         exporters.held.unlink()
         assert cloned.result().returncode == 0, cloned.result().stderr
     assert git(tmp_path / "clone", "log", "--format=%s") == b"one\n"
+
+
+@pytest.mark.parametrize(
+    ("agent", "skips"),
+    [
+        (b"git/2.39.5", True),
+        (b"git/2.39.5 (Apple Git-154)", True),
+        (b"git/2.0 (libgit2 1.9.7)", False),
+        (b"git/1.0", False),
+        (b"git/dulwich/1.2.21", False),
+        (b"go-git/5.x", False),
+        (b"", False),
+    ],
+)
+def test_only_git_is_kept_alive(agent: bytes, skips: bool) -> None:
+    """Others refuse the lines: each was tried, but the oldest go-git."""
+    assert bool(http._SKIPS_LINES.match(agent)) == skips
 
 
 def hindered(monkeypatch: pytest.MonkeyPatch, by: str) -> None:

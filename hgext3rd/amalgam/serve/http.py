@@ -249,6 +249,9 @@ _START_LINE = pktlines.line(b"# service=git-upload-pack\n")
 _KEEPALIVE = pktlines.line(b"# the first export of this repository is running\n")
 _KEEPALIVE_SECONDS = 5
 """As often as git itself sends keepalives."""
+_SKIPS_LINES = re.compile(rb"git/(?!1\.0$)[0-9](?!.*libgit2)")
+"""User agents that ignore lines before the first flush: git itself, and not libgit2 and
+older go-git, which bear its name."""
 _SOON_SECONDS = 0.05
 """How long after a look at the store git may be started without another."""
 _MOST_STARTS = 5
@@ -434,7 +437,7 @@ class _UploadPackRequest(GitRequest):
 
     def _waits_for_first_export(self) -> bool:
         """As ``waits_on``, but raise ``_FirstExportError`` for git."""
-        if GIT_AGENT.match(self.req.headers.get(b"User-Agent", b"")):
+        if _SKIPS_LINES.match(self.req.headers.get(b"User-Agent", b"")):
             raise _FirstExportError
         return self.waits_on()
 
