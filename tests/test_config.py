@@ -14,10 +14,10 @@ from hgext3rd.amalgam.config import (
     CompressionConfig,
     GitConfig,
     IndexConfig,
-    configtable,
     mistakes,
     wants_node_map,
 )
+from hgext3rd.amalgam.configitems import configtable
 
 
 @pytest.fixture

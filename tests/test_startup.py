@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,15 +35,35 @@ print("\\n" + json.dumps([
 ]))
 """
 #: The names of commands and config items, and of what is wrapped.
-TABLES = {"commands", "config", "hooks", "loading", "metadata"}
-TABLES |= {"records"}
+TABLES = {"commands", "configitems", "hooks", "loading"}
 #: How the repository is opened, with what is wrapped there.
-OPENING = {"index", "index.opening", "index.decision", "index.indexfile"}
+OPENING = {"index", "index.opening"}
 #: A large index.
 MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
+MAPPING |= {"index.decision", "index.indexfile", "config", "records"}
 MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}
 MAPPING |= {"docketfile", "files", "terminal", "trust"}
 LOOKING_UP = {"index.nodemap", "index.nodemapfile"}
+#: Every feature, and the same of Mercurial alone.
+STOCK = """
+[extensions]
+clonebundles =
+[clone-bundles]
+auto-generate.formats = zstd-v2
+auto-generate.on-change = yes
+"""
+FEATURES = f"""{STOCK}
+git.formats = git-v2, cinnabar-v1
+[extensions]
+amalgam =
+[amalgam]
+git.export-on-change = yes
+git.push = yes
+git.push-branches = yes
+git.push-tags = yes
+git.serve = yes
+serve.bundle-uri = yes
+"""
 
 
 def loaded(cwd: Path, *arguments: str) -> set[str]:
@@ -69,7 +90,30 @@ def repo(tmp_path: Path) -> Path:
 
 
 def test_no_more_than_tables(tmp_path: Path) -> None:
-    assert loaded(tmp_path, "version", "-q") == TABLES
+    assert loaded(tmp_path, "version", "-q") == TABLES | {"metadata"}
+
+
+@pytest.mark.needs("valgrind")
+def test_one_per_cent_of_a_small_command(repo: Path) -> None:
+    (repo / "features").write_text(FEATURES)
+    (repo / "stock").write_text(STOCK)
+    hg(repo, "git::export")
+    counts = []
+    for rc in ("stock", "features"):
+        environment = ENVIRONMENT | {"HGRCPATH": rc, "PYTHONHASHSEED": "0"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        command = [sys.executable, str(HG), "log", "-r", "tip"]
+        subprocess.run(command, cwd=repo, env=environment, check=True)
+        count = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
+        count += ["--cachegrind-out-file=/dev/null", *command]
+        done = subprocess.run(
+            count, cwd=repo, env=environment, check=True, capture_output=True, text=True
+        )
+        found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
+        assert found, done.stderr
+        counts.append(int(found[1].replace(",", "")))
+    # 0.9 % with CPython 3.11, and 6.8 % before
+    assert counts[1] < counts[0] * 1.01, counts
 
 
 def test_no_native_core_for_a_small_index(repo: Path) -> None:
@@ -90,8 +134,8 @@ def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:
     found = loaded(repo, "-R", ".", "serve", "--stdio")
     assert "clonebundles.advertise" in found
     assert "clonebundles.extension" not in found
-    found = loaded(repo, "log", "-r", "tip", "--config", "extensions.clonebundles=")
-    assert "clonebundles.extension" in found
+    (repo / ".hg" / "hgrc").write_text(FEATURES)
+    assert loaded(repo, "log", "-r", "tip") == TABLES | OPENING
 
 
 def test_what_threads_share_before_the_first_request(repo: Path) -> None:

@@ -126,21 +126,38 @@ List all items with their defaults, or show one::
 
 from __future__ import annotations
 
-from . import commands, config, hooks, metadata
+import gc
+from typing import Any
 
-__version__ = metadata.__version__
-testedwith = metadata.testedwith
-minimumhgversion = metadata.minimumhgversion
-buglink = metadata.buglink
+from mercurial.configitems import coreitems
 
-getversion = metadata.getversion
-debuginstall = hooks.debuginstall
+from . import commands, configitems, hooks
+
+# At its start hg makes objects that stay, and Python looks for garbage among them after
+# each 700. This gives back a third of what amalgam's start takes.
+gc.set_threshold(10_000)
+
+# 6.9 maps indexes by default. To compare versions at each start would take a module and
+# a pattern of Mercurial, more than all tables here.
+minimumhgversion = None
+if b"revlog.mmap.index" not in coreitems[b"storage"]:
+    minimumhgversion = b"6.9"
 
 cmdtable = commands.cmdtable
 colortable = commands.colortable
-configtable = config.configtable
+configtable = configitems.configtable
 revsetpredicate = commands.revsetpredicate
 templatekeyword = commands.templatekeyword
 uisetup = hooks.uisetup
 extsetup = hooks.extsetup
 reposetup = hooks.reposetup
+debuginstall = hooks.debuginstall
+
+
+def __getattr__(name: str) -> Any:
+    """Return an attribute that only messages of Mercurial need."""
+    if name not in ("__version__", "buglink", "getversion", "testedwith"):
+        raise AttributeError(name)
+    from . import metadata
+
+    return getattr(metadata, name)

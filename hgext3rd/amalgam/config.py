@@ -1,9 +1,8 @@
-"""The table of configuration items, and the records that the package reads.
+"""The configuration, as the rest of the package reads it.
 
-One ``row`` per item: name, kind with its bounds, default, help, trust. Mercurial's
-``configtable``, the records below, ``hg help config.amalgam`` and the tables of
-``docs/configuration.rst`` (``make config-page``) come from it. Nothing else asks
-``ui``, except ``hooks``, which looks for ``clone-bundles.git.formats``.
+``configitems`` has the items, one row each. Here are parsers for their kinds, and the
+records. Few others ask ``ui``: ``index.opening``, whether anything is set, and
+``clonebundles``, about Mercurial's items.
 
 Invalid values: ``GitConfig`` and ``ServeConfig`` raise ``ConfigError``. Records of
 bundles and indexes warn once and use the default, because every command reads them;
@@ -15,13 +14,19 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from mercurial import error, extensions, registrar, util
+from mercurial import error, util
 from mercurial.i18n import _
 
+from .configitems import (
+    DIALECTS,
+    MMAP_THRESHOLD,
+    ROWS,
+    configtable,
+    least_mapped,
+)
 from .records import Record
 
 if TYPE_CHECKING:
@@ -31,18 +36,6 @@ if TYPE_CHECKING:
 
     Mistake = Callable[[error.ConfigError], Any]
     R = TypeVar("R", bound=Record)
-
-GIT_FORMATS = GIT_V2, CINNABAR_V1 = (b"git-v2", b"cinnabar-v1")
-METADATA_DIALECT = b"cinnabar"
-"""The dialect whose commits have git-cinnabar's ids, and its metadata beside them."""
-DIALECTS = (METADATA_DIALECT,)
-"""All dialects, as the core names them (``rust/capi/src/jobs.rs``)."""
-PREFAULTS = (b"none", b"willneed", b"populate")
-STORE = (
-    rb"(?:s3|gs|az)://[a-z0-9][a-z0-9._-]{1,254}"
-    rb"(?:/[A-Za-z0-9_=+-][A-Za-z0-9._=+-]{0,200}){0,20}"
-)
-"""An object store: its kind, a bucket, and a prefix. It has no place for a password."""
 
 _LEAST_ALIKE = 0.7
 """Similarity by ``difflib`` for "did you mean". Names of a group begin alike, so it is
@@ -253,17 +246,16 @@ class Item:
     def __init__(
         self,
         name: bytes,
-        kind: ValueKind,
+        kind: tuple[Any, ...],
         default: Any,
+        is_untrusted: bool = False,
         text: bytes = b"",
-        *,
-        untrusted: bool = False,
     ) -> None:
         self.section, _dot, self.name = name.partition(b".")
-        self.kind = kind
+        self.kind: ValueKind = globals()[kind[0]](*kind[1:])
         self.default = default
         self.help = text
-        self.is_untrusted = untrusted
+        self.is_untrusted = is_untrusted
 
     @property
     def group(self) -> bytes:
@@ -300,26 +292,14 @@ class Item:
         mistake(error.ConfigError(text, hint=hint))
 
 
-configtable: dict[bytes, dict[bytes, Any]] = {}
-ITEMS: list[Item] = []
+ITEMS = [Item(*values) for values in ROWS]
 """The rows, in the order of the page."""
-_configitem = registrar.configitem(configtable)
+_BY_NAME = {b"%s.%s" % (item.section, item.name): item for item in ITEMS}
 
 
-def row(
-    name: bytes, kind: ValueKind, default: Any, text: bytes, *, untrusted: bool = False
-) -> Any:
-    """Add an item to the table.
-
-    ``name``: section and item. ``text``: its help, in reStructuredText.
-    ``untrusted``: whether the ``.hg/hgrc`` of an untrusted owner counts, which is for
-    choices of that owner that name no path, program or limit.
-    """
-    item = Item(name, kind, default, text, untrusted=untrusted)
-    ITEMS.append(item)
-    shown = (lambda: list(default)) if isinstance(default, tuple) else default
-    _configitem(item.section, item.name, default=shown)
-    return item
+def row(name: bytes) -> Any:
+    """Return the item of a row, by section and name."""
+    return _BY_NAME[name]
 
 
 def _read(record: type[R], ui: UiT, mistake: Mistake, group: bytes = b"") -> R:
@@ -332,71 +312,20 @@ def _read(record: type[R], ui: UiT, mistake: Mistake, group: bytes = b"") -> R:
     return record(*[item.read(ui, mistake) for item in rows])
 
 
-# The table. A record has a field for each row.
+# A record has a field for each row that it reads.
 
 
 class GitConfig(Record):
     """The git store; a mistake is a ``ConfigError``."""
 
-    export: bytes = row(
-        b"amalgam.git.export",
-        OneOf(b"served", b"public"),
-        b"served",
-        b"Which changesets to export. ``served``: those that a server shows to its"
-        b" clients, which includes drafts. ``public``: public changesets only.",
-        untrusted=True,
-    )
-    export_on_change: bool = row(
-        b"amalgam.git.export-on-change",
-        Boolean(),
-        False,
-        b"Export in the background after each transaction: changesets, phases,"
-        b" obsolescence, bookmarks, strip, rollback.",
-        untrusted=True,
-    )
-    refs: tuple[bytes, ...] = row(
-        b"amalgam.git.refs",
-        SomeOf(b"bookmarks", b"tips", b"heads", b"tags"),
-        (b"bookmarks", b"tips", b"tags"),
-        b"Kinds of git refs, a list. ``tips`` are the tips of open branches."
-        b" ``heads`` are all other heads of branches, below ``refs/hg/heads``.",
-        untrusted=True,
-    )
-    dialect: bytes = row(
-        b"amalgam.git.dialect",
-        OneOf(*DIALECTS),
-        METADATA_DIALECT,
-        b"The rules that decide the commit ids. ``cinnabar``: the ids that"
-        b" git-cinnabar computes.",
-        untrusted=True,
-    )
-    check_texts: bool = row(
-        b"amalgam.git.check-texts",
-        Boolean(),
-        True,
-        b"Verify the SHA-1 of every file and changeset while exporting. Manifests"
-        b" over 64 KiB are sampled: each is covered by its own hash or by the hash of"
-        b" a manifest derived from it. ``hg git::verify --full`` verifies all of them.",
-    )
-    memory_bytes: int = row(
-        b"amalgam.git.memory",
-        # with less, an export would need only files
-        Size(b"a size of at least 1.00 MB, such as 192 MB", 1 << 20),
-        b"192 MB",
-        b"How much memory an export may take for its buffers. The rest goes to"
-        b" temporary files beside the packs. Each thread takes 16 MB, so less memory"
-        b" also means fewer threads.",
-    )
-    path: bytes | None = row(
-        b"amalgam.git.path",
-        Path(),
-        None,
-        b"The directory of the git repositories, for instance on another volume. If"
-        b" unset, it is ``.hg/amalgam/git``. A relative path starts at the directory"
-        b" of the file that sets it. Each Mercurial repository needs a directory of"
-        b" its own.",
-    )
-    program: bytes = row(b"amalgam.git.program", Program(), b"git", b"The git program.")
+    export: bytes = row(b"amalgam.git.export")
+    export_on_change: bool = row(b"amalgam.git.export-on-change")
+    refs: tuple[bytes, ...] = row(b"amalgam.git.refs")
+    dialect: bytes = row(b"amalgam.git.dialect")
+    check_texts: bool = row(b"amalgam.git.check-texts")
+    memory_bytes: int = row(b"amalgam.git.memory")
+    path: bytes | None = row(b"amalgam.git.path")
+    program: bytes = row(b"amalgam.git.program")
 
     @classmethod
     def from_ui(cls, ui: UiT, dialect: bytes = b"") -> GitConfig:
@@ -410,49 +339,16 @@ class GitConfig(Record):
         return config._replace(dialect=dialect) if dialect else config
 
 
-_SERVE: Item = row(
-    b"amalgam.git.serve",
-    Boolean(),
-    False,
-    b"Let git clients clone and fetch from hgweb, at the URL of the repository and"
-    b" with its permissions.",
-    untrusted=True,
-)
+_SERVE: Item = row(b"amalgam.git.serve")
 
 
 class PushConfig(Record):
     """Pushes of git clients; after a mistake, they are refused."""
 
-    push: bytes = row(
-        b"amalgam.git.push",
-        OneOf(b"no", b"yes", b"locked"),
-        b"no",
-        b"Accept pushes of git clients: over hgweb with the permission ``push``, and"
-        b" over ssh. ``locked`` refuses them with a message. Needs"
-        b" ``amalgam.git.serve``.",
-        untrusted=True,
-    )
-    may_branch: bool = row(
-        b"amalgam.git.push-branches",
-        Boolean(),
-        False,
-        b"Let developers make new named branches with ``git push -o branch=NAME``.",
-        untrusted=True,
-    )
-    may_tag: bool = row(
-        b"amalgam.git.push-tags",
-        Boolean(),
-        False,
-        b"Turn pushed tags into a commit to ``.hgtags``.",
-        untrusted=True,
-    )
-    message: bytes = row(
-        b"amalgam.git.push-message",
-        Text(),
-        None,
-        b"The message for developers while ``amalgam.git.push`` is ``locked``.",
-        untrusted=True,
-    )
+    push: bytes = row(b"amalgam.git.push")
+    may_branch: bool = row(b"amalgam.git.push-branches")
+    may_tag: bool = row(b"amalgam.git.push-tags")
+    message: bytes = row(b"amalgam.git.push-message")
 
     @classmethod
     def from_ui(cls, ui: UiT) -> PushConfig:
@@ -463,58 +359,13 @@ class PushConfig(Record):
 class BundlesConfig(Record):
     """Generation and hosting of bundles; a mistake is warned of once."""
 
-    formats: tuple[bytes, ...] = row(
-        b"clone-bundles.git.formats",
-        SomeOf(*GIT_FORMATS),
-        (),
-        b"Which bundles to generate for git; a list. ``git-v2`` is for ``git clone"
-        b" --bundle-uri``, ``cinnabar-v1`` is for git-cinnabar.",
-    )
-    directory: bytes | None = row(
-        b"amalgam.bundles.directory",
-        Path(),
-        None,
-        b"The directory for bundles, if no ``clone-bundles.upload-command`` uploads"
-        b" them. If unset, it is ``.hg/amalgam/bundles``.",
-    )
-    place: bytes = row(
-        b"amalgam.bundles.url",
-        Url(b"http://..., https://... or s3://BUCKET/PREFIX", STORE),
-        None,
-        b"The URL at which a web server serves that directory. If unset, hgweb serves"
-        b" the files to everyone who may pull. Or the object store that bundles are"
-        b" uploaded to: ``s3://``, ``gs://`` (Google) or ``az://`` (Azure)."
-        b" ``amalgam.bundles.directory`` then has no effect.",
-    )
-    public_url: bytes = row(
-        b"amalgam.bundles.public-url",
-        Url(b"http://... or https://..."),
-        None,
-        b"The URL at which everybody can read the object store.",
-    )
-    link_seconds: int = row(
-        b"amalgam.bundles.link-seconds",
-        Seconds(),
-        0,
-        b"If the object store is private: for how long a link to a bundle is valid,"
-        b" at most a week. hgweb makes links for clients that may pull. Set either"
-        b" this or ``amalgam.bundles.public-url``.",
-    )
-    retention_seconds: int = row(
-        b"amalgam.bundles.retention",
-        Seconds(),
-        7 * 24 * 3600,
-        b"How long to keep a bundle after another has replaced it. The default is one"
-        b" week.",
-    )
-    external: bool | None = row(
-        b"amalgam.bundles.external",
-        Boolean(False),
-        None,
-        b"Whether bundles may be put where hgweb's permissions do not hold: uploaded,"
-        b" or served from ``amalgam.bundles.url``. If unset, only bundles of"
-        b" repositories that everyone may read.",
-    )
+    formats: tuple[bytes, ...] = row(b"clone-bundles.git.formats")
+    directory: bytes | None = row(b"amalgam.bundles.directory")
+    place: bytes = row(b"amalgam.bundles.url")
+    public_url: bytes = row(b"amalgam.bundles.public-url")
+    link_seconds: int = row(b"amalgam.bundles.link-seconds")
+    retention_seconds: int = row(b"amalgam.bundles.retention")
+    external: bool | None = row(b"amalgam.bundles.external")
 
     @property
     def url(self) -> bytes:
@@ -537,42 +388,15 @@ class BundlesConfig(Record):
         _read(cls, ui, _refuse, b"bundles")
 
 
-_NATIVE: Item = row(
-    b"amalgam.bundles.native",
-    Boolean(),
-    True,
-    b"Whether the native core writes changegroups: the contents of bundles, pulls and"
-    b" pushes. If no, or where the core does not support a feature, Mercurial writes"
-    b" them. Receivers get the same.",
-)
+_NATIVE: Item = row(b"amalgam.bundles.native")
 
 
 class CompressionConfig(Record):
     """Compression of bundles; a mistake is warned of once."""
 
-    level: int = row(
-        b"amalgam.bundles.level",
-        Number(1, 22),
-        5,
-        b"The zstd level of ``hg bundle -t zstd-v2`` and clone bundles. 9 is a strong"
-        b" setting. Mercurial's own ``experimental.bundlecomplevel`` comes first.",
-    )
-    threads: int = row(
-        b"amalgam.bundles.threads",
-        Number(0, 256),
-        0,
-        b"How many threads compress a bundle. 0 is one for each core, at most 4. Each"
-        b" takes about 15 MB at level 5. ``experimental.bundlecompthreads`` comes"
-        b" first. The bytes of a bundle do not depend on it.",
-    )
-    window_bytes: int = row(
-        b"amalgam.bundles.window",
-        # 128 MB: the default limit of zstd decoders
-        Size(b"a size from 1 MB to 128 MB", 1 << 20, 1 << 27),
-        b"64 MB",
-        b"How far back zstd looks for repetitions, rounded down to a power of two."
-        b" Clients need as much memory; the manifest tells them (``REQUIREDRAM``).",
-    )
+    level: int = row(b"amalgam.bundles.level")
+    threads: int = row(b"amalgam.bundles.threads")
+    window_bytes: int = row(b"amalgam.bundles.window")
 
     @classmethod
     def from_ui(cls, ui: UiT) -> CompressionConfig:
@@ -588,101 +412,19 @@ class CompressionConfig(Record):
 class ServeConfig(Record):
     """Limits of serving git; a mistake is a ``ConfigError``."""
 
-    freshness: int = row(
-        b"amalgam.serve.freshness",
-        Number(),
-        1000,
-        b"Up to how many missing changesets a request exports before it is answered."
-        b" If more are missing, it gets the last state, and an export starts in the"
-        b" background.",
-    )
-    max_fetches: int = row(
-        b"amalgam.serve.max-fetches",
-        Number(1),
-        4,
-        b"How many git processes may make packs at the same time. Four times as many"
-        b" may list refs, and as many may receive pushes. One client gets at most three"
-        b" quarters of each.",
-    )
-    run_directory: bytes | None = row(
-        b"amalgam.serve.run-directory",
-        Path(),
-        None,
-        b"A directory in which all processes of a host share these limits. It is made"
-        b" if it is missing, for its owner only. If unset, each process has limits of"
-        b" its own.",
-    )
-    queue_seconds: int = row(
-        b"amalgam.serve.queue-timeout",
-        Seconds(),
-        30,
-        b"How long a request waits for its turn, or for an export.",
-    )
-    lag_seconds: int = row(
-        b"amalgam.serve.replication-lag",
-        Seconds(),
-        0,
-        b"Set it where several servers have copies of the repository: the longest time"
-        b" that a changeset takes to reach all of them. A fetch of an id that this"
-        b" server does not have waits that long for it. 0 is right for one server,"
-        b" which answers at once.",
-    )
-    quiet_seconds: int = row(
-        b"amalgam.serve.timeout",
-        Seconds(1),
-        300,
-        b"How long a request may last without progress. It may last 100 times as long"
-        b" in all.",
-    )
-    least_speed: int = row(
-        b"amalgam.serve.min-speed",
-        Size(b"a size such as 4 KB; 0 for any speed"),
-        b"4 KB",
-        b"How many bytes a client has to take or send per second. One that stays slower"
-        b" is cut off after ``amalgam.serve.timeout``. The time that the server needs"
-        b" does not count.",
-    )
-    max_body_bytes: int = row(
-        b"amalgam.serve.max-body",
-        Size(b"a size such as 32 MB", 1),
-        b"32 MB",
-        b"The largest request, after decompression. A mirror of 100,000 refs sends 5"
-        b" MB.",
-    )
-    max_push_bytes: int = row(
-        b"amalgam.serve.max-push",
-        Size(b"a size such as 512 MB", 1),
-        b"512 MB",
-        b"The largest push, after decompression of the request. It is received in"
-        b" ``.hg/amalgam``, and needs twice its size there for a while.",
-    )
-    max_push_objects: int = row(
-        b"amalgam.serve.max-push-objects",
-        Number(1),
-        1_000_000,
-        b"How many objects of git a push may send. They are counted when they have"
-        b" arrived.",
-    )
-    max_push_commits: int = row(
-        b"amalgam.serve.max-push-commits",
-        Number(1),
-        100_000,
-        b"How many new commits a push may have.",
-    )
-    max_push_file_bytes: int = row(
-        b"amalgam.serve.max-push-file",
-        Size(b"a size such as 100 MB", 1),
-        b"100 MB",
-        b"The largest file that a new commit may add or change. Mercurial itself"
-        b" stores up to 2 GB.",
-    )
-    bundle_uri: bool = row(
-        b"amalgam.serve.bundle-uri",
-        Boolean(),
-        False,
-        b"Advertise bundles to git clients that ask for them (``transfer.bundleURI``).",
-        untrusted=True,
-    )
+    freshness: int = row(b"amalgam.serve.freshness")
+    max_fetches: int = row(b"amalgam.serve.max-fetches")
+    run_directory: bytes | None = row(b"amalgam.serve.run-directory")
+    queue_seconds: int = row(b"amalgam.serve.queue-timeout")
+    lag_seconds: int = row(b"amalgam.serve.replication-lag")
+    quiet_seconds: int = row(b"amalgam.serve.timeout")
+    least_speed: int = row(b"amalgam.serve.min-speed")
+    max_body_bytes: int = row(b"amalgam.serve.max-body")
+    max_push_bytes: int = row(b"amalgam.serve.max-push")
+    max_push_objects: int = row(b"amalgam.serve.max-push-objects")
+    max_push_commits: int = row(b"amalgam.serve.max-push-commits")
+    max_push_file_bytes: int = row(b"amalgam.serve.max-push-file")
+    bundle_uri: bool = row(b"amalgam.serve.bundle-uri")
 
     @classmethod
     def from_ui(cls, ui: UiT) -> ServeConfig:
@@ -690,42 +432,13 @@ class ServeConfig(Record):
         return _read(cls, ui, _refuse, b"serve")
 
 
-_SIZE_OR_ZERO = Size(b"a size such as 1 MB; 0 maps every index")
-_MMAPINDEX: Item = row(
-    b"experimental.mmapindex",
-    Boolean(),
-    None,
-    b"Whether to memory-map indexes of at least the threshold. If unset, it is yes if"
-    b" the threshold below is set. Otherwise Mercurial's ``storage.revlog.mmap.index``"
-    b" decides.",
-)
-_THRESHOLD: Item = row(
-    b"experimental.mmapindexthreshold",
-    _SIZE_OR_ZERO,
-    None,
-    b"The threshold. Empty indexes are never mapped. If unset, Mercurial's"
-    b" ``storage.revlog.mmap.index:size-threshold`` counts, which is 1 MB by default.",
-)
-_PREFAULT: Item = row(
-    b"amalgam.index.prefault",
-    OneOf(*PREFAULTS),
-    b"none",
-    b"How much of an index to read ahead when it is mapped. ``willneed`` reads all of"
-    b" it in the background. ``populate`` reads all of it before hg continues.",
-    untrusted=True,
-)
-_NODE_MAP: Item = row(
-    b"amalgam.index.node-map",
-    Boolean(),
-    True,
-    b"Whether to keep a node-to-revision map on disk for memory-mapped indexes."
-    b" Without it, a Mercurial without Rust reads the whole index in each process that"
-    b" looks up a node.",
-    untrusted=True,
-)
+_MMAPINDEX: Item = row(b"experimental.mmapindex")
+_THRESHOLD: Item = row(b"experimental.mmapindexthreshold")
+_PREFAULT: Item = row(b"amalgam.index.prefault")
+_NODE_MAP: Item = row(b"amalgam.index.node-map")
 # Mercurial's own
-_STOCK = b"storage.revlog.mmap.index"
-_STOCK_THRESHOLD = _STOCK + b":size-threshold"
+_STOCK_THRESHOLD = b".".join(MMAP_THRESHOLD)
+_STOCK = _STOCK_THRESHOLD.partition(b":")[0]
 
 
 class IndexConfig(Record):
@@ -735,7 +448,7 @@ class IndexConfig(Record):
     """Indexes of at least this size are mapped; ``None``: no index is."""
     item: bytes
     """The config item that decided: a threshold, or the item that disabled mapping."""
-    prefault: bytes = PREFAULTS[0]
+    prefault: bytes = b"none"
     """One of ``PREFAULTS``."""
 
     @classmethod
@@ -763,18 +476,10 @@ class IndexConfig(Record):
         if threshold is not None:
             return threshold, b"experimental.mmapindexthreshold"
         if wanted:
-            least = Item(_STOCK_THRESHOLD, _SIZE_OR_ZERO, b"1 MB").read(ui, mistake)
-            return least, _STOCK_THRESHOLD
+            size = ("Size", _THRESHOLD.kind.expected)
+            least = Item(_STOCK_THRESHOLD, size, b"1 MB").read(ui, mistake)
+            return least_mapped(ui, least), _STOCK_THRESHOLD
         return (None, _STOCK) if stock is None else (stock, _STOCK_THRESHOLD)
-
-
-def is_enabled(ui: UiT) -> bool:
-    """Return whether the configuration in ``ui`` enables amalgam.
-
-    hgweb loads an extension for all repositories if one of them enables it.
-    """
-    package = sys.modules[__name__.rpartition(".")[0]]
-    return any(module is package for _name, module in extensions.extensions(ui))
 
 
 def wants_serve(ui: UiT) -> bool:

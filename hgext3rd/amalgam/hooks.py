@@ -3,11 +3,9 @@
 A row names an attribute of Mercurial, its replacement, and the reason. Nothing is
 wrapped before Mercurial loads the module of the attribute, and a replacement is
 imported when it is first called: every hg process loads this module, and most need
-little of Mercurial. ``tests/test_hooks.py`` has the signatures of all attributes in the
-supported versions; ``docs/upstream.rst`` has patches that would remove rows.
-
-Repositories get subclasses in ``reposetup``, in the way of Mercurial's own extensions:
-``gitstore/export/request.py`` and ``clonebundles/extension.py``.
+little of Mercurial. So there is no class here, and no object for each row.
+``tests/test_hooks.py`` has the signatures of all attributes in the supported versions;
+``docs/upstream.rst`` has patches that would remove rows.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import encoding, error, extensions, hgweb, localrepo, wireprotoserver
+from mercurial import encoding, extensions, hgweb, localrepo, wireprotoserver
 
 from . import commands
-from .config import DIALECTS, wants_export_on_change
+from .configitems import DIALECTS
 from .loading import load, load_everything, one_at_a_time, when_loaded
-from .records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,32 +27,16 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
 
-class Wrap(Record):
-    """A function of Mercurial, and the function that is called with it instead."""
-
-    target: str
-    """``MODULE:ATTRIBUTE``; ``[KEY]`` in it is a key of a dictionary."""
-    by: str
-    """``MODULE:FUNCTION`` in this package."""
-    why: str
-    hg: str = ""
-    """Versions that have the attribute, if not all."""
-    when: str = ""
-    """The module whose load wraps it, if not its own."""
-
-
 _INDEX = "the index of a changelog or manifest is mapped"
 _LOOKUP = "nodes are looked up in a node map"
+_EXPORT = "changes are exported"
 _HTTP = "hgweb answers git clients"
 _CHECK = "an error in a bundle reaches the client"
 _CLONE = "hgweb names URLs that a client can reach"
 _BUNDLES = "clonebundles has formats for git, and keeps replaced bundles"
-_REPOSITORY = "mercurial.localrepo:localrepository."
-_SERVER = "mercurial.wireprotoserver:handlewsgirequest"
 _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
-_EXTENSION = "hgext.clonebundles:"
 # Names of the modules that hgweb uses: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
 # __getattribute__ does not load them.
 _HGWEB_MOD, _HGWEBDIR_MOD = (
@@ -63,145 +44,159 @@ _HGWEB_MOD, _HGWEBDIR_MOD = (
     for module in (hgweb.hgweb_mod, hgweb.hgwebdir_mod)
 )
 
-WRAPS = (
-    Wrap(
-        "mercurial.localrepo:resolverevlogstorevfsoptions",
-        "index.opening:resolve_options",
-        _INDEX,
-        hg="<= 7.1",
-    ),
-    Wrap(
-        "mercurial.repo.vfs_options:resolve_revlog_store_vfs_options",
-        "index.opening:resolve_options",
-        _INDEX,
-        hg=">= 7.2",
-    ),
-    Wrap(_REPOSITORY + "__init__", "index.opening:init", _INDEX),
-    Wrap(_REPOSITORY + "transaction", "index.opening:transaction", _INDEX),
-    Wrap(_REPOSITORY + "updatecaches", "index.opening:updatecaches", _INDEX),
-    Wrap(_REPOSITORY + "close", "index.opening:close", _INDEX),
-    Wrap("mercurial.revlog:revlog._get_data", "index.opening:get_data", _INDEX),
-    Wrap("mercurial.revlog:revlog.strip", "index.opening:strip", _INDEX),
-    Wrap("mercurial.revlog:revlog._load_inner", "index.opening:load_inner", _LOOKUP),
-    Wrap(
-        "mercurial.scmutil:shortesthexnodeidprefix",
-        "index.opening:shortesthexnodeidprefix",
-        _LOOKUP,
-    ),
-    Wrap(
-        "mercurial.revlog:revlog.censorrevision",
-        "gitstore.censorship:censor",
-        "a censored text leaves the git store",
-    ),
-    Wrap(_SERVER, "serve.bundles:handle_request", "hgweb sends bundles"),
-    Wrap(_SERVER, "serve.http:handle_request", _HTTP),
-    Wrap(_SERVER, "serve.lfs:handle_request", "hgweb answers git-lfs"),
-    Wrap(_SERVER, "serve.ids:handle_request", "hgweb translates ids"),
-    Wrap(
-        _HGWEBDIR_MOD + ":hgwebdir._runwsgi",
-        "serve.http:route",
-        "git users append .git to the name of a repository, and git-lfs does",
-    ),
-    Wrap(
-        _HGWEB_MOD + ":requestcontext.sendtemplate",
-        "serve.pages:send",
-        "pages of hgweb show git ids, and how to clone",
-    ),
-)
-"""Wrapped before other extensions are set up."""
+_Wraps = dict[str, tuple[tuple[str, ...], ...]]
 
-WRAPS_AFTER_EXTENSIONS = (
-    Wrap(
-        "mercurial.bundle2:bundle20.setcompression",
-        "changegroup.compression:choose",
-        "bundles are compressed on all cores",
+WRAPS: _Wraps = {
+    "mercurial.localrepo": (
+        (
+            "resolverevlogstorevfsoptions",
+            "index.opening:resolve_options",
+            _INDEX,
+            "<= 7.1",
+        ),
+        ("localrepository.__init__", "index.opening:init", _INDEX),
+        ("localrepository.transaction", "index.opening:transaction", _INDEX),
+        ("localrepository.transaction", "gitstore.export.request:transaction", _EXPORT),
+        (
+            "localrepository.transaction",
+            "clonebundles.formats:transaction",
+            "bundles are wanted that nobody would make",
+        ),
+        ("localrepository.destroyed", "gitstore.export.request:destroyed", _EXPORT),
+        ("localrepository.recover", "gitstore.export.request:recover", _EXPORT),
+        ("localrepository.updatecaches", "index.opening:updatecaches", _INDEX),
+        ("localrepository.close", "index.opening:close", _INDEX),
     ),
-    Wrap(
-        "mercurial.changegroup:cgpacker.generate",
-        "changegroup.native:generate",
-        "the core writes changegroups",
+    "mercurial.repo.vfs_options": (
+        (
+            "resolve_revlog_store_vfs_options",
+            "index.opening:resolve_options",
+            _INDEX,
+            ">= 7.2",
+        ),
     ),
-    Wrap(
-        "mercurial.changegroup:makechangegroup",
-        "changegroup.native:make",
-        "changegroups are forwarded, not parsed",
+    "mercurial.revlog": (
+        ("revlog._get_data", "index.opening:get_data", _INDEX),
+        ("revlog.strip", "index.opening:strip", _INDEX),
+        ("revlog._load_inner", "index.opening:load_inner", _LOOKUP),
+        (
+            "revlog.censorrevision",
+            "gitstore.censorship:censor",
+            "a censored text leaves the git store",
+        ),
     ),
-    Wrap("mercurial.changegroup:writechunks", "changegroup.errors:write", _CHECK),
-    Wrap(
-        _COMMANDS + "[getbundle].func",
-        "changegroup.errors:getbundle",
-        _CHECK,
-        when=_FOR_SERVERS,
+    "mercurial.scmutil": (
+        ("shortesthexnodeidprefix", "index.opening:shortesthexnodeidprefix", _LOOKUP),
     ),
-    Wrap(
-        _COMMANDS + "[get_cached_bundle_inline].func",
-        "clonebundles.advertise:inline",
-        "no bundle from before a censoring is sent",
-        when=_FOR_SERVERS,
+    _FOR_SERVERS: (
+        ("handlewsgirequest", "serve.bundles:handle_request", "hgweb sends bundles"),
+        ("handlewsgirequest", "serve.http:handle_request", _HTTP),
+        ("handlewsgirequest", "serve.lfs:handle_request", "hgweb answers git-lfs"),
+        ("handlewsgirequest", "serve.ids:handle_request", "hgweb translates ids"),
     ),
-    Wrap(
-        _COMMANDS + "[clonebundles].func",
-        "clonebundles.advertise:manifest",
-        _CLONE,
-        when=_FOR_SERVERS,
+    _HGWEBDIR_MOD: (
+        (
+            "hgwebdir._runwsgi",
+            "serve.http:route",
+            "git users append .git to the name of a repository, and git-lfs does",
+        ),
     ),
-    Wrap(
-        _COMMANDS + "[clonebundles_manifest].func",
-        "clonebundles.advertise:manifest",
-        _CLONE,
-        when=_FOR_SERVERS,
+    _HGWEB_MOD: (
+        (
+            "requestcontext.sendtemplate",
+            "serve.pages:send",
+            "pages of hgweb show git ids, and how to clone",
+        ),
     ),
-    Wrap(
-        "mercurial.wireprotov1server:_capabilities",
-        "clonebundles.advertise:cinnabar_capabilities",
-        "git-cinnabar finds its bundle",
-        when=_FOR_SERVERS,
+}
+"""Wraps made when Mercurial loads a module, before other extensions are set up.
+
+Attribute of the module, or ``MODULE:ATTRIBUTE``, where ``[KEY]`` is a key of a
+dictionary; ``MODULE:FUNCTION`` in this package, which is called with it instead; the
+reason; versions of Mercurial that have the attribute, if not all.
+"""
+
+WRAPS_AFTER_EXTENSIONS: _Wraps = {
+    "mercurial.bundle2": (
+        (
+            "bundle20.setcompression",
+            "changegroup.compression:choose",
+            "bundles are compressed on all cores",
+        ),
     ),
-    Wrap(_EXTENSION + "capabilities", "clonebundles.advertise:hg_capabilities", _CLONE),
-    Wrap(
-        _EXTENSION + "read_auto_gen", "clonebundles.extension:read_auto_gen", _BUNDLES
+    "mercurial.changegroup": (
+        (
+            "cgpacker.generate",
+            "changegroup.native:generate",
+            "the core writes changegroups",
+        ),
+        (
+            "makechangegroup",
+            "changegroup.native:make",
+            "changegroups are forwarded, not parsed",
+        ),
+        ("writechunks", "changegroup.errors:write", _CHECK),
     ),
-    Wrap(
-        _EXTENSION + "auto_bundle_needed_actions",
-        "clonebundles.policy:needed_bundles",
-        _BUNDLES,
+    _FOR_SERVERS: (
+        (_COMMANDS + "[getbundle].func", "changegroup.errors:getbundle", _CHECK),
+        (
+            _COMMANDS + "[get_cached_bundle_inline].func",
+            "clonebundles.advertise:inline",
+            "no bundle from before a censoring is sent",
+        ),
+        (
+            _COMMANDS + "[clonebundles].func",
+            "clonebundles.advertise:manifest",
+            _CLONE,
+        ),
+        (
+            _COMMANDS + "[clonebundles_manifest].func",
+            "clonebundles.advertise:manifest",
+            _CLONE,
+        ),
+        (
+            "mercurial.wireprotov1server:_capabilities",
+            "clonebundles.advertise:cinnabar_capabilities",
+            "git-cinnabar finds its bundle",
+        ),
     ),
-    Wrap(
-        _EXTENSION + "new_bundle_needed", "clonebundles.policy:is_new_needed", _BUNDLES
+    "hgext.clonebundles": (
+        ("capabilities", "clonebundles.advertise:hg_capabilities", _CLONE),
+        ("read_auto_gen", "clonebundles.extension:read_auto_gen", _BUNDLES),
+        (
+            "auto_bundle_needed_actions",
+            "clonebundles.policy:needed_bundles",
+            _BUNDLES,
+        ),
+        ("new_bundle_needed", "clonebundles.policy:is_new_needed", _BUNDLES),
+        ("find_outdated_bundles", "clonebundles.policy:outdated_bundles", _BUNDLES),
+        ("delete_bundle", "clonebundles.extension:delete", _BUNDLES),
+        ("upload_bundle", "clonebundles.extension:upload", _BUNDLES),
+        ("generate_manifest", "clonebundles.extension:manifest", _BUNDLES),
+        (
+            "update_ondisk_manifest",
+            "clonebundles.extension:update_manifest",
+            _BUNDLES,
+        ),
+        ("make_auto_bundler", "clonebundles.extension:on_change", _BUNDLES),
+        ("reposetup", "hooks:set_up_bundles", _BUNDLES),
+        (
+            "RequestedBundle.generate_bundle",
+            "clonebundles.extension:generate",
+            _BUNDLES,
+        ),
+        (
+            "cmdtable[admin::clone-bundles-refresh]",
+            "clonebundles.extension:refresh",
+            _BUNDLES,
+        ),
+        (
+            "cmdtable[admin::clone-bundles-clear]",
+            "clonebundles.extension:clear",
+            _BUNDLES,
+        ),
     ),
-    Wrap(
-        _EXTENSION + "find_outdated_bundles",
-        "clonebundles.policy:outdated_bundles",
-        _BUNDLES,
-    ),
-    Wrap(_EXTENSION + "delete_bundle", "clonebundles.extension:delete", _BUNDLES),
-    Wrap(_EXTENSION + "upload_bundle", "clonebundles.extension:upload", _BUNDLES),
-    Wrap(_EXTENSION + "generate_manifest", "clonebundles.extension:manifest", _BUNDLES),
-    Wrap(
-        _EXTENSION + "update_ondisk_manifest",
-        "clonebundles.extension:update_manifest",
-        _BUNDLES,
-    ),
-    Wrap(
-        _EXTENSION + "make_auto_bundler", "clonebundles.extension:on_change", _BUNDLES
-    ),
-    Wrap(_EXTENSION + "reposetup", "clonebundles.extension:reposetup", _BUNDLES),
-    Wrap(
-        _EXTENSION + "RequestedBundle.generate_bundle",
-        "clonebundles.extension:generate",
-        _BUNDLES,
-    ),
-    Wrap(
-        _EXTENSION + "cmdtable[admin::clone-bundles-refresh]",
-        "clonebundles.extension:refresh",
-        _BUNDLES,
-    ),
-    Wrap(
-        _EXTENSION + "cmdtable[admin::clone-bundles-clear]",
-        "clonebundles.extension:clear",
-        _BUNDLES,
-    ),
-)
+}
 """Wrapped after other extensions, which may replace the same functions."""
 
 
@@ -235,14 +230,16 @@ def _add_cinnabarclone(_wireprotoserver: Any) -> None:
 
 
 #: Additions to tables of Mercurial, made when it loads a module.
-ADDITIONS = (
-    ("mercurial.cmdutil", _add_summary),
-    ("mercurial.help", _add_help),
-    (_HGWEB_MOD, _add_files_of_interest),
-    ("mercurial.hgweb.server", _add_options),
-)
+ADDITIONS: dict[str, Callable[[Any], None]] = {
+    "mercurial.cmdutil": _add_summary,
+    "mercurial.help": _add_help,
+    _HGWEB_MOD: _add_files_of_interest,
+    "mercurial.hgweb.server": _add_options,
+}
 #: The same, after other extensions.
-ADDITIONS_AFTER_EXTENSIONS = ((_FOR_SERVERS, _add_cinnabarclone),)
+ADDITIONS_AFTER_EXTENSIONS: dict[str, Callable[[Any], None]] = {
+    _FOR_SERVERS: _add_cinnabarclone,
+}
 
 
 def uisetup(_ui: UiT) -> None:
@@ -274,36 +271,32 @@ def extsetup(ui: UiT) -> None:
     ids.leave_names_to(ui, hggit, tables)
 
 
-def _install(
-    wraps: Iterable[Wrap], additions: Iterable[tuple[str, Callable[[Any], None]]]
-) -> None:
-    by_module: dict[str, list[Callable[[Any], None]]] = {}
-    for name, add in additions:
-        by_module.setdefault(name, []).append(add)
-    for wrap in wraps:
-        name = wrap.when or wrap.target.partition(":")[0]
-        by_module.setdefault(name, []).append(functools.partial(_wrap, wrap))
-    for name, calls in by_module.items():
+def _install(wraps: _Wraps, additions: dict[str, Callable[[Any], None]]) -> None:
+    for name in {**wraps, **additions}:
         try:
             # import_module() would load a lazy module that is there
             module = sys.modules.get(name) or importlib.import_module(name)
         except ImportError:
             continue  # a module of other versions
-        when_loaded(module, functools.partial(_call, calls, module))
+        rows, add = wraps.get(name, ()), additions.get(name)
+        when_loaded(module, functools.partial(_change, module, rows, add))
 
 
-def _call(calls: Iterable[Callable[[Any], None]], module: Any) -> None:
-    for call in calls:
-        call(module)
-
-
-def _wrap(wrap: Wrap, _module: Any) -> None:
-    name, _colon, path = wrap.target.partition(":")
-    container, last = resolved(importlib.import_module(name), path)
-    if isinstance(container, dict):
-        extensions.wrapcommand(container, last, _replacement(wrap.by))
-    elif hasattr(container, last) or not wrap.hg:
-        extensions.wrapfunction(container, last, _replacement(wrap.by))
+def _change(
+    module: Any, rows: Iterable[tuple[str, ...]], add: Callable[[Any], None] | None
+) -> None:
+    if add is not None:
+        add(module)
+    for target, by, _why, *versions in rows:
+        name, path = "", target
+        if target.startswith("mercurial."):
+            name, _colon, path = target.partition(":")
+        of = importlib.import_module(name) if name else module
+        container, last = resolved(of, path)
+        if isinstance(container, dict):
+            extensions.wrapcommand(container, last, _replacement(by))
+        elif hasattr(container, last) or not versions:
+            extensions.wrapfunction(container, last, _replacement(by))
 
 
 def resolved(module: Any, path: str) -> tuple[Any, Any]:
@@ -346,36 +339,26 @@ def debuginstall(ui: UiT, fm: Any) -> int:
     return installation.check(ui, fm)
 
 
-def reposetup(ui: UiT, repo: RepoT) -> None:
-    """Take part in the transactions of a repository."""
+def reposetup(_ui: UiT, repo: RepoT) -> None:
+    """Let processes that a repository starts have its configuration."""
     if b"AMALGAM_CONFIG" in encoding.environ:
         from . import background
 
         background.configure(repo.ui)
-    if repo.local() and wants_export_on_change(_of_source(ui, repo)):
-        with one_at_a_time:
-            from .gitstore.export import request
-
-            load(request)
-        request.install(repo)
-    if ui.configlist(b"clone-bundles", b"git.formats"):
-        with one_at_a_time:
-            from .clonebundles import extension
-
-            load(extension)
-        extension.warn_without_extension(ui, repo)
 
 
-def _of_source(ui: UiT, repo: RepoT) -> UiT:
-    """Return the configuration of the repository that owns the git store."""
-    if not repo.shared():
-        return ui
-    with one_at_a_time:
-        from .gitstore import source
+def set_up_bundles(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
+    """Renew bundles for git with those of Mercurial, and publish them."""
+    orig(ui, repo)
+    if not repo.local():
+        return
+    renew = _replacement("clonebundles.extension:transaction")
 
-        load(source)
-    try:
-        return source.configuration_of_source(repo)
-    except error.ConfigError:
-        base: UiT = repo.baseui  # commands of the source name the mistake
-        return base
+    class bundledrepo(repo.__class__):  # noqa: N801
+        """Renews bundles for git together with Mercurial's."""
+
+        def transaction(self, *args: Any, **kwargs: Any) -> Any:
+            return renew(super().transaction, self, *args, **kwargs)
+
+    repo._wlockfreeprefix.add(b"cinnabar.manifest")
+    repo.__class__ = bundledrepo

@@ -26,7 +26,8 @@ from testlib.planted import traces
 from testlib.small import run_hg, said
 
 from hgext3rd.amalgam.clonebundles import gitbundle
-from hgext3rd.amalgam.config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
+from hgext3rd.amalgam.config import GitConfig
+from hgext3rd.amalgam.configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2
 
 WORD = "planted5c1d"
 

@@ -47,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def changelog(path: Path) -> Any:
     ui = uimod.ui.load()
     ui.setconfig(b"extensions", b"amalgam", b"")
-    ui.setconfig(b"experimental", b"mmapindex", b"yes")
+    ui.setconfig(b"experimental", b"mmapindexthreshold", b"1 MB")
     extensions.loadall(ui)
     return open_repository(ui, bytes(path)).unfiltered().changelog
 

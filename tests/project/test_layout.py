@@ -37,7 +37,7 @@ LAYERS = [
 ]
 #: Modules of the lowest layer, which every other may import.
 BASE = {
-    *("metadata", "config", "compat", "loading"),
+    *("metadata", "config", "configitems", "compat", "loading"),
     *("locking", "files", "records", "scratch", "terminal", "trust", "docketfile"),
     *("background", "damage"),
 }

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hgext3rd.amalgam.clonebundles import gitbundle
-from hgext3rd.amalgam.config import GIT_V2, GitConfig
+from hgext3rd.amalgam.config import GitConfig
+from hgext3rd.amalgam.configitems import GIT_V2
 
 from .environment import captured, git
 from .exported import Exported

@@ -77,6 +77,10 @@ def _curl() -> str:
     return "" if shutil.which("curl") else "no curl(1)"
 
 
+def _valgrind() -> str:
+    return "" if shutil.which("valgrind") else "no valgrind(1)"
+
+
 def _s3_server() -> str:
     return "" if s3server.versitygw() else "no versitygw; see 'make s3-server'"
 
@@ -123,6 +127,7 @@ _NEEDS: dict[str, Callable[[], str]] = {
     "cold": _cold,  # to have files that are not in memory
     "fresh-root": freshroot.missing,  # to follow pages where nothing is installed
     "fresh-root-users": _fresh_root_users,  # the same, with several users
+    "valgrind": _valgrind,  # to count instructions
     "curl": _curl,  # as a client that goes on with a download
     "continue": _continue,  # as a server for clients that wait before they send
     "git-2.40": _git_2_40,  # as a client that takes bundles which a server names

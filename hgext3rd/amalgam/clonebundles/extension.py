@@ -17,7 +17,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from hgext import clonebundles
-from mercurial import bundlecaches, error, localrepo
+from mercurial import bundlecaches, error
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
@@ -40,7 +40,7 @@ from . import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
 
-    from mercurial.interfaces.types import RepoT, UiT
+    from mercurial.interfaces.types import RepoT, TransactionT, UiT
 
     from .register import Entry
 
@@ -48,6 +48,9 @@ _TEMPORARY = b"tmp-bundles"
 _FAILURES = (OSError, error.Abort, error.StorageError)
 _CATEGORY = b"clonebundles-autobundles"
 _LONGEST_PROBLEM = 2000
+# Generated bundles by the path that Mercurial's extension gave them. For bundles that
+# the extension itself publishes: the mark of censorings.
+_unpublished: dict[bytes, newbundle.NewBundle | str] = {}
 
 
 def read_auto_gen(_orig: object, repo: RepoT) -> list[Any]:
@@ -55,67 +58,37 @@ def read_auto_gen(_orig: object, repo: RepoT) -> list[Any]:
     return validity.published_bundles(repo)
 
 
-def reposetup(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:
-    """Renew bundles for git with those of Mercurial, and publish them."""
-    orig(ui, repo)
-    if not repo.local():
-        return
-
-    class bundledrepo(repo.__class__):  # noqa: N801
-        """Renews bundles for git together with Mercurial's."""
-
-        @localrepo.unfilteredpropertycache
-        def unpublished(self) -> dict[bytes, newbundle.NewBundle | str]:
-            """Generated bundles by the path that Mercurial's extension gave them.
-
-            For bundles that the extension itself publishes: the mark of censorings.
-            """
-            return {}
-
-        def transaction(self, *args: Any, **kwargs: Any) -> Any:
-            is_nested = self.currenttransaction() is not None
-            transaction = self._renewing(*args, **kwargs)
-            if not is_nested:
-                validity.watch(self, transaction, advertise_live)
-            return transaction
-
-        def _renewing(self, *args: Any, **kwargs: Any) -> Any:
-            on_change = (b"clone-bundles", b"auto-generate.on-change")
-            if not self.ui.configbool(*on_change):
-                return super().transaction(*args, **kwargs)
-            if not locations.directory_trust(self).usable:
-                self.ui.log(b"amalgam", b"bundles of a stranger are not renewed\n")
-                with self.ui.configoverride({on_change: False}, b"amalgam"):
-                    return super().transaction(*args, **kwargs)
-            is_right = formats.is_right(self)
-            if is_right and not formats.git_formats(self.ui):
-                return super().transaction(*args, **kwargs)
-            # without formats of its own, upstream would only complain
-            with self.ui.configoverride({on_change: False}, b"amalgam"):
-                transaction = super().transaction(*args, **kwargs)
-            if not is_right:
-                return transaction
-            bundler = clonebundles.make_auto_bundler(self)
-            transaction.addpostclose(_CATEGORY, bundler)
-            return transaction
-
-    repo._wlockfreeprefix.add(advertise.CINNABAR_MANIFEST)
-    repo.__class__ = bundledrepo
+def transaction(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    """Renew bundles for git together with Mercurial's, and withdraw censored ones."""
+    is_nested = repo.currenttransaction() is not None
+    transaction = _renewing(orig, repo, *args, **kwargs)
+    if not is_nested:
+        validity.watch(repo, transaction, advertise_live)
+    return transaction
 
 
-def warn_without_extension(ui: UiT, repo: RepoT) -> None:
-    """Let changes say that bundles are wanted which nobody would make."""
-    if not repo.local() or formats.is_enabled(ui):
-        return
-
-    class unbundledrepo(repo.__class__):  # noqa: N801
-        """A repository that warns before its first change."""
-
-        def transaction(self, *args: Any, **kwargs: Any) -> Any:
-            formats.is_right(self)
-            return super().transaction(*args, **kwargs)
-
-    repo.__class__ = unbundledrepo
+def _renewing(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    on_change = (b"clone-bundles", b"auto-generate.on-change")
+    if not repo.ui.configbool(*on_change):
+        return orig(*args, **kwargs)
+    if not locations.directory_trust(repo).usable:
+        repo.ui.log(b"amalgam", b"bundles of a stranger are not renewed\n")
+        with repo.ui.configoverride({on_change: False}, b"amalgam"):
+            return orig(*args, **kwargs)
+    is_right = formats.is_right(repo)
+    if is_right and not formats.git_formats(repo.ui):
+        return orig(*args, **kwargs)
+    # without formats of its own, upstream would only complain
+    with repo.ui.configoverride({on_change: False}, b"amalgam"):
+        transaction = orig(*args, **kwargs)
+    if is_right:
+        bundler = clonebundles.make_auto_bundler(repo)
+        transaction.addpostclose(_CATEGORY, bundler)
+    return transaction
 
 
 def on_change(orig: Callable[[RepoT], Any], source: RepoT) -> Callable[[Any], None]:
@@ -172,15 +145,15 @@ def generate(
     is_for_hg = not formats.kind_of(request.bundle_type)
     if not formats.takes_part(repo) or (inline and is_for_hg):
         # before anything is read: the bundle may contain text censored from now on
-        repo.unpublished[path] = validity.mark_of(repo) or ""
+        _unpublished[path] = validity.mark_of(repo) or ""
         orig(request, repo, path)
         return
-    repo.unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
+    _unpublished[path] = newbundle.NewBundle.of(orig, request, repo)
 
 
 def upload(orig: Callable[[RepoT, Any], Any], repo: RepoT, bundle: Any) -> Any:
     """Publish a generated bundle."""
-    made = repo.unpublished.pop(bundle.filepath, "")
+    made = _unpublished.pop(bundle.filepath, "")
     if isinstance(made, str):
         return _upload_other(orig, repo, bundle, made)
     try:

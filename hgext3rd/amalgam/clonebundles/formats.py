@@ -21,14 +21,9 @@ from typing import TYPE_CHECKING, Any
 from mercurial import bundlecaches, error, extensions
 from mercurial.i18n import _
 
-from ..config import (
-    GIT_FORMATS,
-    GIT_V2,
-    BundlesConfig,
-    CompressionConfig,
-    GitConfig,
-    warn_once,
-)
+from .. import configitems
+from ..config import BundlesConfig, CompressionConfig, GitConfig, warn_once
+from ..configitems import GIT_FORMATS, GIT_V2
 from ..files import Directory
 from ..records import Record
 
@@ -36,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO
 
-    from mercurial.interfaces.types import RepoT, UiT
+    from mercurial.interfaces.types import RepoT, TransactionT, UiT
 
     from .register import Entry
 
@@ -85,6 +80,17 @@ def hg_formats(ui: UiT) -> list[bytes]:
     if not is_enabled(ui):
         return []  # nor is the item known
     return list(ui.configlist(b"clone-bundles", b"auto-generate.formats"))
+
+
+def transaction(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    """Warn before the first change that bundles are wanted which nobody makes."""
+    ui = repo.ui
+    wanted = ui.configlist(b"clone-bundles", b"git.formats")
+    if wanted and configitems.is_enabled(ui) and not is_enabled(ui):
+        is_right(repo)
+    return orig(repo, *args, **kwargs)
 
 
 def is_right(repo: RepoT) -> bool:

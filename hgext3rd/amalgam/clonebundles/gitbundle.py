@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..config import CINNABAR_V1, GIT_FORMATS, GIT_V2, GitConfig
+from ..config import GitConfig
+from ..configitems import CINNABAR_V1, GIT_FORMATS, GIT_V2
 from ..core.errors import Moved
 from ..damage import is_repository_error
 from ..gitstore import selection

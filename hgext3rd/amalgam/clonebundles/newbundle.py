@@ -10,7 +10,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..config import GIT_V2, GitConfig
+from ..config import GitConfig
+from ..configitems import GIT_V2
 from ..files import TEMPORARY, Directory, Placement
 from ..gitstore.export import journal
 from ..records import Record

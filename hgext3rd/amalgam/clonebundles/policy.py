@@ -13,7 +13,7 @@ from hgext import clonebundles
 from mercurial import util
 from mercurial.i18n import _
 
-from ..config import CINNABAR_V1, GIT_V2
+from ..configitems import CINNABAR_V1, GIT_V2
 from ..terminal import one_line
 from . import formats, generator, validity
 from .register import Register

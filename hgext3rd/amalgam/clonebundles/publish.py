@@ -25,7 +25,8 @@ from mercurial import error, url as urlmod
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..config import CINNABAR_V1, BundlesConfig
+from ..config import BundlesConfig
+from ..configitems import CINNABAR_V1
 from ..files import TEMPORARY
 from ..records import Record
 from ..terminal import one_line, printable

@@ -19,7 +19,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from .. import docketfile
-from ..config import STORE
+from ..configitems import STORE
 from ..docketfile import Field, matching, number, numbers, texts
 from ..files import Directory, Placement
 from ..terminal import printable

@@ -29,7 +29,8 @@ from mercurial.i18n import _
 from mercurial.node import nullrev
 from mercurial.utils import stringutil
 
-from ..config import CINNABAR_V1, GitConfig
+from ..config import GitConfig
+from ..configitems import CINNABAR_V1
 from ..files import Directory, Placement
 from ..gitstore import censorship, selection
 from ..gitstore.store import has_foreign_ids

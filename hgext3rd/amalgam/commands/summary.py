@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..config import GitConfig, is_enabled
+from ..config import GitConfig
+from ..configitems import is_enabled
 from ..gitstore.docket import Docket
 from ..gitstore.export import exporter, request
 from ..gitstore.failures import Failure

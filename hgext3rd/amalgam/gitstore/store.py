@@ -16,7 +16,8 @@ from mercurial import error
 from mercurial.i18n import _
 
 from .. import locking
-from ..config import METADATA_DIALECT, GitConfig
+from ..config import GitConfig
+from ..configitems import METADATA_DIALECT
 from ..files import Directory, Placement, Unusable
 from ..trust import Trust
 from . import censorship, plan, selection

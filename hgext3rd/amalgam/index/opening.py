@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, policy
 from mercurial.revlogutils import constants
 
-from ..config import IndexConfig, is_enabled, wants_node_map
+from ..configitems import MMAP_THRESHOLD, configtable, is_enabled, least_mapped
 from ..loading import load, one_at_a_time
-from ..records import Record
-from . import decision, indexfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
 
+    from ..config import IndexConfig
     from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
@@ -40,21 +39,38 @@ if TYPE_CHECKING:
 
 
 _OPTION = b"amalgam-index"
+# without one of ours: whether indexes are mapped at all, and from which size on
+_STOCK = (b"storage.revlog.mmap.index", b".".join(MMAP_THRESHOLD))
 
 
-class Opened(Record):
+class Opened:
     """How the index of a revlog got into memory."""
 
-    decision: Decision
-    """Whether it was mapped, and why."""
-    snapshot: Snapshot | None
-    """Snapshot of the mapped bytes; ``None`` if all bytes were read."""
-    data: Any
-    """All of it: a read-only buffer, which owns its memory."""
-    expect: Callable[[Expected, int, int], None]
-    """Tells the kernel the expected use of a range of bytes."""
-    handle: Any
-    """``amalgam_mapped *``, if it is mapped; else ``None``."""
+    __slots__ = ("data", "decide", "expect", "handle", "snapshot")
+
+    def __init__(
+        self,
+        decide: Callable[[], Decision],
+        data: Any,
+        snapshot: Snapshot | None = None,
+        expect: Callable[[Expected, int, int], None] | None = None,
+        handle: Any = None,
+    ) -> None:
+        self.decide = decide
+        """Returns the decision. Refers to no ui, which may lead to the revlog."""
+        self.data = data
+        """All of it: a read-only buffer, which owns its memory."""
+        self.snapshot = snapshot
+        """Snapshot of the mapped bytes; ``None`` if all bytes were read."""
+        self.expect = expect or _expect_nothing
+        """Tells the kernel the expected use of a range of bytes."""
+        self.handle = handle
+        """``amalgam_mapped *``, if it is mapped; else ``None``."""
+
+    @property
+    def decision(self) -> Decision:
+        """Whether it was mapped, and why."""
+        return self.decide()
 
 
 # by revlog: each lives as long as its mapping
@@ -67,16 +83,30 @@ class _Switch:
     It refers to neither store nor indexes, which are freed when they are dropped.
     """
 
-    def __init__(self, config: IndexConfig, ui: UiT) -> None:
-        self.config = config
+    def __init__(self, ui: UiT, stock_bytes: int | None, config: Any = None) -> None:
         self.ui = ui
+        self._stock_bytes = stock_bytes
+        self._config = config
+        self.threshold_bytes = config.threshold_bytes if config else stock_bytes
+        """The size from which on indexes are mapped; ``None``: none is."""
+        self.item = config.item if config else _STOCK[stock_bytes is not None]
+        """The config item that decided."""
         # those of store and .hg, not known until the repository object is made
         self.paths: tuple[bytes, bytes] | None = None
         self._site: Site | None = None
         # Indexes as the running transaction found them. It only appends to them, so
         # that what was their beginning then still is. Empty if that is not so.
         self.before: dict[bytes, FileStat] = {}
-        self.unlogged: dict[bytes, Decision] = {}
+        self.unlogged: dict[bytes, Callable[[], Decision]] = {}
+
+    @property
+    def config(self) -> IndexConfig:
+        """The configuration."""
+        if self._config is None:
+            from .. import config
+
+            self._config = config.IndexConfig.from_ui(self.ui, self._stock_bytes)
+        return self._config
 
     @property
     def site(self) -> Site | None:
@@ -97,8 +127,10 @@ class _Switch:
         changelog, which would be opened a second time.
         """
         unlogged, self.unlogged = self.unlogged, {}
-        for name, decided in unlogged.items():
-            self.ui.log(b"amalgam-index", b"%s: %s\n", name, decided.explain())
+        if getattr(self.ui, "_loggers", True):  # a phrase takes a module
+            for name, decide in unlogged.items():
+                explained = decide().explain()
+                self.ui.log(b"amalgam-index", b"%s: %s\n", name, explained)
 
 
 def opened_index(revlog: Any) -> Opened | None:
@@ -160,27 +192,55 @@ def decisions(repo: RepoT) -> list[Decision]:
 
 
 def resolve_options(
-    orig: Callable[..., dict[bytes, Any]], ui: UiT, *args: Any, **kwargs: Any
+    orig: Callable[..., dict[bytes, Any]],
+    ui: UiT,
+    requirements: Collection[bytes],
+    *args: Any,
+    **kwargs: Any,
 ) -> dict[bytes, Any]:
     """Set the size from which indexes are mapped, and whether node maps are wanted.
 
     Mercurial's own node map is not slow then.
     """
     if not is_enabled(ui):
-        return orig(ui, *args, **kwargs)
-    with_node_map = wants_node_map(ui)
+        return orig(ui, requirements, *args, **kwargs)
+    is_set = _is_set(ui)
+    if is_set:
+        with one_at_a_time:
+            from .. import config
+
+            load(config)
+    with_node_map = not is_set or config.wants_node_map(ui)
     overrides = {}
-    if with_node_map and not ui.hasconfig(*_SLOW_PATH):
+    may_be_slow = with_node_map and b"persistent-nodemap" in requirements
+    if may_be_slow and not ui.hasconfig(*_SLOW_PATH):
         overrides[_SLOW_PATH] = b"allow"
-    with ui.configoverride(overrides, b"amalgam"):
-        options = orig(ui, *args, **kwargs)
+    with (
+        ui.configoverride(overrides, b"amalgam")
+        if overrides
+        else contextlib.nullcontext()
+    ):
+        options = orig(ui, requirements, *args, **kwargs)
     data_config = options[b"data-config"]
-    config = IndexConfig.from_ui(ui, data_config.mmap_index_threshold)
-    data_config.mmap_index_threshold = config.threshold_bytes
-    options[_OPTION] = _Switch(config, ui)
+    stock_bytes = least_mapped(ui, data_config.mmap_index_threshold)
+    read = config.IndexConfig.from_ui(ui, stock_bytes) if is_set else None
+    options[_OPTION] = switch = _Switch(ui, stock_bytes, read)
+    data_config.mmap_index_threshold = switch.threshold_bytes
     if with_node_map:
         options[_NODE_MAP_OPTION] = True
     return options
+
+
+def _is_set(ui: UiT) -> bool:
+    """Return whether an item of indexes is set, or an unknown one.
+
+    If not, ``config`` need not be loaded.
+    """
+    for name, _value in ui.configitems(b"amalgam", untrusted=True):
+        if name.startswith(b"index.") or name not in configtable[b"amalgam"]:
+            return True
+    items = configtable[b"experimental"]
+    return any(ui.hasconfig(b"experimental", name, untrusted=True) for name in items)
 
 
 def init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
@@ -207,9 +267,29 @@ def get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
-    load(decision, indexfile)
-    data, snapshot, handle, detail = None, None, None, b""
-    expect = _expect_nothing
+    size_bytes = _size(self.opener, filepath)
+    threshold = switch.threshold_bytes
+    name, path = self.display_id, self.opener.join(filepath)
+    if not size_bytes or threshold is None or size_bytes < threshold:
+        data = orig(self, filepath, None, size)
+        header = 0 if size is not None else int.from_bytes(data[:4], "big")
+        is_temporary = size is None and not filepath.endswith(b".i")
+        decide = functools.partial(
+            _decide_to_read,
+            *(name, path, size_bytes, header, is_temporary, threshold, switch.item),
+        )
+        _opened[self] = Opened(decide, data)
+        # the index that a docket names comes in a second call, unless that is empty
+        if header & 0xFFFF not in (constants.REVLOGV2, constants.CHANGELOGV2):
+            switch.unlogged[name] = decide
+        return data
+
+    with one_at_a_time:
+        from . import decision, indexfile
+
+        load(decision, indexfile)
+    data, detail = None, b""
+    how: tuple[Any, ...] = ()
     with indexfile.open_candidate(self.opener, filepath, size) as seen:
         reason = seen.reason(switch.config, lambda: switch.site)
         if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
@@ -218,25 +298,47 @@ def get_data(
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
-                data, expect, handle = mapped
+                data, how = mapped.data, (snapshot, mapped.expect, mapped.handle)
             except mapping.Unavailable as exc:
                 reason, detail = exc.reason, exc.detail
     if data is None:
         data = orig(self, filepath, None, size)
 
+    seen_bytes = seen.size_bytes or 0
     decided = decision.Decision(
-        name=self.display_id,
-        path=self.opener.join(filepath),
-        size_bytes=seen.size_bytes or 0,
-        reason=reason,
-        threshold_bytes=switch.config.threshold_bytes,
-        item=switch.config.item,
-        detail=detail,
+        *(name, path, seen_bytes, reason, threshold, switch.item, detail)
     )
-    _opened[self] = Opened(decided, snapshot, data, expect, handle)
+    _opened[self] = Opened(lambda: decided, data, *how)
     if not seen.docket:
-        switch.unlogged[decided.name] = decided
+        switch.unlogged[name] = lambda: decided
     return data
+
+
+def _size(opener: VfsT, path: bytes) -> int | None:
+    """Return the size of a file, ``None`` if it is missing."""
+    try:
+        return int(opener.stat(path).st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _decide_to_read(
+    name: bytes,
+    path: bytes,
+    size_bytes: int | None,
+    header: int,
+    is_temporary: bool,
+    *limit: Any,
+) -> Decision:
+    """Return the decision for an index that is too small to be mapped."""
+    from . import decision
+
+    version, flags = header & 0xFFFF, header & constants.FLAG_INLINE_DATA
+    if version in (constants.REVLOGV2, constants.CHANGELOGV2):
+        size_bytes = 0
+    is_inline = version == constants.REVLOGV1 and bool(flags)
+    reason = decision.reason_for(limit[0], size_bytes, is_inline, is_temporary, bool)
+    return decision.Decision(name, path, size_bytes or 0, reason, *limit)
 
 
 def transaction(

@@ -29,7 +29,7 @@ from mercurial import error, util
 from mercurial.hgweb import request
 
 from ..clonebundles import locations, objectstore, validity
-from ..config import is_enabled
+from ..configitems import is_enabled
 from ..loading import load
 from ..terminal import printable
 from . import httprequest, lfs, permissions, pktlines, receivepack, uploadpack

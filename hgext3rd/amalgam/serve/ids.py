@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import wireprotov1server
 from mercurial.node import bin as bin_node, hex as hex_node
 
-from ..config import is_enabled
+from ..configitems import is_enabled
 from ..gitstore import ids, oidmap as oidmaps, selection
 from ..gitstore.oidmap import Side
 from ..loading import load

@@ -20,7 +20,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ..config import is_enabled
+from ..configitems import is_enabled
 from ..loading import load
 from ..records import Record
 from . import permissions

@@ -19,7 +19,8 @@ from mercurial.hgweb import common
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..clonebundles import advertise, locations, validity
-from ..config import is_enabled, wants_serve
+from ..config import wants_serve
+from ..configitems import is_enabled
 from ..gitstore import ids, refusednames, selection
 from ..loading import load
 from ..records import Record

@@ -34,7 +34,7 @@ from mercurial.i18n import _
 from mercurial.utils import procutil, stringutil
 
 from .. import compat
-from ..config import is_enabled
+from ..configitems import is_enabled
 from ..records import Choice, Record
 from ..terminal import printable, shown_by_git, utf8_of
 from . import pktlines, receivepack, uploadpack

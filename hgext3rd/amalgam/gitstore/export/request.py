@@ -21,11 +21,16 @@ from mercurial import error
 from mercurial.utils import stringutil
 
 from ... import background
+from ...config import wants_export_on_change
+from ...configitems import is_enabled
 from ...files import Directory, Placement
 from ...trust import Trust
+from .. import source
 
 if TYPE_CHECKING:
-    from mercurial.interfaces.types import RepoT
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT, TransactionT
 
 
 LOCK = b"lock"
@@ -115,51 +120,65 @@ COMMAND = b"debug::amalgam-export"
 REQUESTED = b"--requested"
 """Its options if a server asks for an export."""
 _CATEGORY = b"amalgam-export"
+# repositories whose request waits for the locks
+_requested: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def install(repo: RepoT) -> None:
-    """Let all that changes ``repo`` request an export."""
+def transaction(
+    orig: Callable[..., TransactionT], repo: RepoT, *args: Any, **kwargs: Any
+) -> TransactionT:
+    """Request an export after each transaction."""
+    transaction = orig(repo, *args, **kwargs)
+    reference = weakref.ref(repo.unfiltered())
 
-    class exportedrepo(repo.__class__):  # noqa: N801
-        """A repository whose git store follows it."""
+    def request(_transaction: Any) -> None:
+        repo = reference()
+        if repo is not None:
+            _request_after_locks(repo)
 
-        _is_export_requested = False
+    if _is_wanted(repo):
+        transaction.addpostclose(_CATEGORY, request)
+    return transaction
 
-        def transaction(self, *args: Any, **kwargs: Any) -> Any:
-            transaction = super().transaction(*args, **kwargs)
-            reference = weakref.ref(self.unfiltered())
 
-            def request(_transaction: Any) -> None:
-                repo = reference()
-                if repo is not None:
-                    repo._request_export()
+def destroyed(orig: Callable[..., Any], repo: RepoT) -> None:
+    """Request an export after a strip or a rollback."""
+    orig(repo)
+    if _is_wanted(repo):
+        _request_after_locks(repo.unfiltered())
 
-            transaction.addpostclose(_CATEGORY, request)
-            return transaction
 
-        def destroyed(self) -> Any:
-            super().destroyed()
-            self.unfiltered()._request_export()
+def recover(orig: Callable[..., Any], repo: RepoT) -> Any:
+    """Request an export after the recovery of an interrupted transaction."""
+    recovered = orig(repo)
+    if _is_wanted(repo):
+        _request_after_locks(repo.unfiltered())
+    return recovered
 
-        def recover(self) -> Any:
-            recovered = super().recover()
-            self.unfiltered()._request_export()
-            return recovered
 
-        def _request_export(self) -> None:
-            """Request an export for all that is done under the locks."""
-
-            def request(_success: bool) -> None:
-                self._is_export_requested = False
-                _request(self)
-
-            if not self._is_export_requested:
-                self._is_export_requested = True
-                self._afterlock(request)
-
+def _is_wanted(repo: RepoT) -> bool:
+    """Return whether changes are exported, by the repository that owns the store."""
     # repositories that 'hg debugupgraderepo' is working on
-    if b"/.hg/upgrade." not in repo.path:
-        repo.__class__ = exportedrepo
+    if b"/.hg/upgrade." in repo.path or not is_enabled(repo.ui):
+        return False
+    if not repo.shared():
+        return wants_export_on_change(repo.ui)
+    try:
+        return wants_export_on_change(source.configuration_of_source(repo))
+    except error.ConfigError:  # commands of the source name the mistake
+        return wants_export_on_change(repo.baseui)
+
+
+def _request_after_locks(repo: RepoT) -> None:
+    """Request an export for all that is done under the locks."""
+
+    def request(_success: bool) -> None:
+        _requested.discard(repo)
+        _request(repo)
+
+    if repo not in _requested:
+        _requested.add(repo)
+        repo._afterlock(request)
 
 
 def _request(repo: RepoT) -> None:
