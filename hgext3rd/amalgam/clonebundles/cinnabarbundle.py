@@ -70,7 +70,7 @@ def _select(
         return selection.select(store.repo, export, nodes)
     wanted = ExportPlan.of(store.repo, store.config.export, docket)
     # without held changesets, whose commit ids depend on drafts
-    return wanted.public if export == b"public" else wanted.allowed
+    return wanted.all_public if export == b"public" else wanted.allowed
 
 
 def _layer_of(

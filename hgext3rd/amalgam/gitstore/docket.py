@@ -97,7 +97,7 @@ class Docket(Record):
     """State of one dialect; by default nothing is exported."""
 
     base: Layer = Layer()
-    """The public changesets. Needs nothing of the other layer."""
+    """Public changesets. Needs nothing of the other layer."""
     drafts: Layer = Layer()
     """All others, on top of the base."""
     recent: tuple[str, ...] = ()
@@ -109,6 +109,9 @@ class Docket(Record):
     held: tuple[tuple[bytes, bytes], ...] = ()
     """Public changesets that are with the drafts, with the draft that is the reason:
     it comes earlier, and would have the same commit."""
+    published: tuple[bytes, ...] = ()
+    """Public changesets that are with the drafts, since they were drafts. So are all
+    that descend from them."""
     refused: bool = False
     """Whether nothing may be answered from the store until an export ends, which first
     removes the dropped packs."""
@@ -205,6 +208,10 @@ def _name(dialect: bytes) -> bytes:
     return dialect + b".docket"
 
 
+def _node(value: bytes) -> bytes:
+    return bytes.fromhex(matching(_OID)(value))
+
+
 def _pair(value: bytes) -> tuple[bytes, bytes]:
     public, draft = map(bytes.fromhex, matching(_PAIR)(value).split(" "))
     return public, draft
@@ -228,6 +235,7 @@ _LAYER: Fields = {
 }
 _DOCKET: Fields = {
     "held": Field(b"held", _pair, _pair_text, many=True),
+    "published": Field(b"published", _node, binascii.hexlify, many=True),
     "refused": flags(b"refused"),
     "dropped": texts(b"dropped", _DROPPED, many=True),
     "named": texts(b"named", _OID, ""),

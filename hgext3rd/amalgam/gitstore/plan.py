@@ -8,7 +8,7 @@ histories, and changes nothing.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..records import Choice, Record
 from . import selection
@@ -32,12 +32,12 @@ class Drafts(Choice):
 
     KEEP = 1
     """It grows, or stays as it is."""
-    PROMOTE = 2
-    """All of it is public: its files become part of the base."""
+    PUBLISH = 2
+    """Some of it is public."""
     SORT = 3
-    """Some of it is public: it is made again without that."""
+    """It is made again, without its public changesets."""
     DROP = 4
-    """Some of it must not be there."""
+    """Some of it must not be there: the rest is made again."""
 
 
 class ExportPlan(Record):
@@ -45,12 +45,16 @@ class ExportPlan(Record):
 
     allowed: Selection
     """Changesets that may be in the store at all."""
+    all_public: Selection
+    """Those of them that are public, but for those that are held."""
     public: Selection
-    """Those of them that may be in the base."""
+    """Those of these that are in the base, or go there."""
     selected: Selection
     """Allowed changesets that this export is about."""
     held: tuple[tuple[bytes, bytes], ...]
     """As in the docket, without pairs that have lost their reason."""
+    published: tuple[bytes, ...]
+    """As in the docket, without those that are not public any more."""
 
     @classmethod
     def of(
@@ -75,12 +79,14 @@ class ExportPlan(Record):
             and allowed.has(repo, public)
         )
         if held:
-            revs = [rev_of(public) for public, _draft in held]
-            for rev in [*revs, *changelog.descendants(revs)]:
-                if rev not in allowed.excluded:
-                    drafts[rev] = changelog.node(rev)
+            drafts |= _from(changelog, [public for public, _draft in held], allowed)
             drafts = dict(sorted(drafts.items()))
-        return cls(allowed, allowed.without(drafts), selected, held)
+        all_public = allowed.without(drafts)
+        published = tuple(
+            node for node in docket.published if all_public.has(repo, node)
+        )
+        base = all_public.without(_from(changelog, published, all_public))
+        return cls(allowed, all_public, base, selected, held, published)
 
     @property
     def is_all(self) -> bool:
@@ -98,10 +104,6 @@ class ExportPlan(Record):
         """Return the first revision that does not go into the base, if any does not."""
         return next(iter(self._drafts()), self.selected.len)
 
-    def is_draft(self, repo: RepoT, node: bytes) -> bool:
-        """Return whether a changeset is allowed, and does not go into the base."""
-        return self.allowed.has(repo, node) and not self.public.has(repo, node)
-
     def newest_drafts(self, count: int) -> dict[int, bytes]:
         """Return the last ``count`` revisions that do not go into the base."""
         return dict([*self._drafts().items()][-count:])
@@ -113,15 +115,25 @@ class ExportPlan(Record):
 
     def judge(self, repo: RepoT, docket: Docket, maps: MapFiles) -> Drafts:
         """Return the change that the drafts of ``docket`` need."""
-        if not docket.drafts.segments or self.is_as_seen(repo, docket):
+        no_draft = self.all_public.changesets() == self.allowed.changesets()
+        if not docket.drafts.segments or (
+            not no_draft and self.is_as_seen(repo, docket)
+        ):
             return Drafts.KEEP
         nodes = changesets(maps, docket.drafts)
         if not all(self.allowed.has(repo, node) for node in nodes):
             return Drafts.DROP
-        published = sum(self.public.has(repo, node) for node in nodes)
-        if not published:
-            return Drafts.KEEP
-        return Drafts.PROMOTE if published == len(nodes) else Drafts.SORT
+        is_new = no_draft or any(self.public.has(repo, node) for node in nodes)
+        return Drafts.PUBLISH if is_new else Drafts.KEEP
+
+    def roots_of_public(self, repo: RepoT, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Return the public ones of ``nodes`` whose parents are none of these."""
+        changelog = repo.unfiltered().changelog
+        public = [node for node in nodes if self.all_public.has(repo, node)]
+        revs = {*map(changelog.rev, public)}
+        parents = changelog.parentrevs
+        roots = (rev for rev in sorted(revs) if revs.isdisjoint(parents(rev)))
+        return tuple(map(changelog.node, roots))
 
     def is_as_seen(self, repo: RepoT, docket: Docket) -> bool:
         """Return whether all seen changesets have the same places and layers."""
@@ -159,6 +171,16 @@ class ExportPlan(Record):
         base = (self.public.seen(repo, place) for place in places)
         drafts = self.allowed.seen(repo)
         return tuple(filter(None, base)), (drafts,) if drafts else ()
+
+
+def _from(
+    changelog: Any, nodes: Sequence[bytes], selected: Selection
+) -> dict[int, bytes]:
+    """Return ``nodes`` and their descendants in ``selected``: revision to node,
+    ascending."""
+    roots = [*map(changelog.rev, nodes)]
+    found = sorted({*roots, *changelog.descendants(roots)}) if roots else []
+    return {rev: changelog.node(rev) for rev in found if rev not in selected.excluded}
 
 
 def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Checkpoint]) -> bool:

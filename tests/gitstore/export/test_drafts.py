@@ -326,6 +326,67 @@ def test_public_changesets_below_drafts_convert_no_draft(stacks: Exported) -> No
     check(stacks)
 
 
+def test_publication_converts_nothing(stacks: Exported) -> None:
+    before = {*stacks.docket()["drafts"]["packs"]}
+    stacks.hg("phase", "--public", "two~2")
+    assert exported(stacks).changesets == 0
+    stacks.hg("update", "-qC", "two~2")
+    write(stacks, "b", "more\n")
+    stacks.hg("commit", "-qm", "public, on one that was a draft", "-d", "9 0")
+    stacks.hg("phase", "--public", ".", "one~3")
+    assert exported(stacks).changesets == 1
+    assert before < {*stacks.docket()["drafts"]["packs"]}
+    assert len(stacks.docket()["published"]) == 2
+    check(stacks)
+    assert "no differences" in stacks.hg("git::verify", "--full")
+    # the first conversion again moves what is public
+    amend(stacks, "three", "amended\n")
+    assert (exported(stacks).changesets, stacks.docket()["published"]) == (13, [])
+    check(stacks)
+
+
+def test_layer_of_public_changesets_alone_is_promoted(
+    stacks: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_recent(monkeypatch, 4, 6)
+    amend(stacks, "one", "amended\n")
+    exported(stacks)  # all but the last four are older ones
+    base = {*stacks.docket()["base"]["packs"]}
+    older = {*stacks.docket()["drafts"]["packs"]} - {*stacks.docket()["recent"]}
+    stacks.hg("phase", "--public", "one~1", "two", "three~3")
+    assert exported(stacks).changesets == 0
+    assert {*stacks.docket()["base"]["packs"]} == base | older
+    check(stacks)
+    stacks.hg("phase", "--public", "all()")
+    assert exported(stacks).changesets == 0
+    assert stacks.docket()["drafts"]["packs"] == []
+    check(stacks)
+
+
+def test_public_changesets_with_many_roots_move(
+    stacks: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exportmod, "_MOST_PUBLISHED", 1)
+    stacks.hg("phase", "--public", "one~3", "two~3")
+    assert exported(stacks).changesets == 12
+    assert stacks.docket()["published"] == []
+    check(stacks)
+
+
+def test_published_root_that_is_a_draft_again_is_one(stacks: Exported) -> None:
+    stacks.hg("phase", "--public", "two~2")
+    exported(stacks)
+    stacks.hg("phase", "--draft", "--force", "two~3")
+    assert exported(stacks).changesets == 0
+    assert stacks.docket()["published"] == []
+    stacks.hg("phase", "--public", "two~2")
+    exported(stacks)
+    stacks.hg("update", "-qC", "0")
+    stacks.hg("strip", "-q", "--no-backup", "two~3")
+    exported(stacks)
+    check(stacks)
+
+
 def test_public_twin_of_a_draft_gets_the_id_of_an_export_from_nothing(
     stacks: Exported,
 ) -> None:

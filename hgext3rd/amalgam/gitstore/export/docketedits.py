@@ -46,7 +46,7 @@ def without_drafts(docket: Docket) -> Docket:
 def forgotten(docket: Docket) -> Docket:
     """Name no file any more that is only for drafts."""
     none = MetadataCommit()
-    return docket._replace(drafts=Layer(), recent=(), drafts_commit=none)
+    return docket._replace(drafts=Layer(), recent=(), published=(), drafts_commit=none)
 
 
 def without_recent(docket: Docket) -> Docket:
@@ -55,12 +55,14 @@ def without_recent(docket: Docket) -> Docket:
     return _dropping(docket, forgotten(docket)._replace(drafts=older))
 
 
-def promoted(docket: Docket) -> Docket:
-    """Take all drafts into the base, since they are public."""
-    after = docket._replace(
-        base=docket.base.with_above(docket.drafts),
-        base_commit=docket.metadata_commit,
-    )
+def promoted(docket: Docket, layer: Layer) -> Docket:
+    """Take ``layer``, the lowest one of the drafts, into the base: it is public."""
+    drafts = docket.drafts.part(layer.files, keep=False)
+    base = docket.base.with_above(layer)
+    if drafts.segments:
+        drafts = drafts._replace(seen=docket.drafts.seen)
+        return docket._replace(base=base, drafts=drafts)
+    after = docket._replace(base=base, base_commit=docket.metadata_commit)
     return _dropping(docket, forgotten(after))
 
 
@@ -136,6 +138,11 @@ def with_drafts(docket: Docket, older: Layer, recent: Layer) -> Docket:
     if drafts.files == docket.drafts.files:
         return docket
     return docket._replace(drafts=drafts, recent=recent.files)
+
+
+def with_published(docket: Docket, roots: tuple[bytes, ...]) -> Docket:
+    """Leave ``roots`` with the drafts, and all that descends from them."""
+    return docket._replace(published=roots)
 
 
 def with_held(docket: Docket, held: Iterable[tuple[bytes, bytes]]) -> Docket:

@@ -54,6 +54,8 @@ _ROUNDS = 20
 # The recent drafts, converted again when one of them changes: after that, and before.
 _LEAST_RECENT = 256
 _MOST_RECENT = 512
+# roots of public changesets that stay with the drafts; each export reads them
+_MOST_PUBLISHED = 256
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
 # in .hg/amalgam
 _LAST = b"last-export"
@@ -187,7 +189,8 @@ class ExportRun:
                 nodes = planned.nodes
                 planned = self._judged(planned, wanted)
                 planned = self._without_lost(planned, wanted)
-                if planned.nodes is not nodes:
+                published = planned.docket.published
+                if planned.nodes is not nodes or published != wanted.published:
                     wanted = self._want(planned)
                 seen = planned.docket.drafts.seen
                 known_below = wanted.allowed.known_below(repo, seen)
@@ -317,13 +320,29 @@ class ExportRun:
         """Choose the drafts that are converted again."""
         docket = planned.docket
         judgement = wanted.judge(self._repo, docket, self._store.maps)
-        if judgement in (Drafts.SORT, Drafts.DROP):
+        if judgement is Drafts.DROP:
             return self._again(planned, wanted, judgement)
-        if judgement is Drafts.PROMOTE:
-            return planned._replace(docket=docketedits.promoted(docket))
-        if self._has_outgrown(wanted, docket):
+        if judgement is Drafts.PUBLISH:
+            docket = self._published(docket, wanted)
+            planned = planned._replace(docket=docket)
+        is_much = len(docket.published) > _MOST_PUBLISHED
+        if is_much or self._has_outgrown(wanted, docket):
             return self._again(planned, wanted, Drafts.SORT)
         return planned
+
+    def _published(self, docket: Docket, wanted: ExportPlan) -> Docket:
+        """Move nothing: layers of public changesets alone become part of the base, and
+        others stay with the drafts."""
+        repo, maps = self._repo, self._store.maps
+        _base, *layers = docket.layers
+        for layer in layers:
+            nodes = plan.changesets(maps, layer)
+            if not all(wanted.all_public.has(repo, node) for node in nodes):
+                break
+            docket = docketedits.promoted(docket, layer)
+        nodes = plan.changesets(maps, docket.drafts)
+        roots = wanted.roots_of_public(repo, nodes)
+        return docketedits.with_published(docket, roots)
 
     def _has_outgrown(self, wanted: ExportPlan, docket: Docket) -> bool:
         """Return whether the recent drafts are too many for another one."""
@@ -338,23 +357,34 @@ class ExportRun:
     ) -> PlannedDocket:
         """Plan a conversion of drafts beside their present packs.
 
-        Of the recent drafts, unless an older one vanished or became public. These packs
-        remain until the new ones replace them: other drafts can be fetched all the
-        time.
+        Of the recent drafts, unless an older one vanished, or it is time to sort those
+        that became public into the base: if they are most of the older ones, each is
+        converted twice at most. These packs remain until the new ones replace them:
+        other drafts can be fetched all the time.
         """
         docket, maps = planned.docket, self._store.maps
         _base, older, recent = docket.layers
         nodes = plan.changesets(maps, older)
-        is_recent = all(wanted.is_draft(self._repo, node) for node in nodes)
+        repo = self._repo
+        roots = wanted.roots_of_public(repo, nodes)
+        is_recent = len(roots) <= _MOST_PUBLISHED
+        is_recent &= all(wanted.allowed.has(repo, node) for node in nodes)
+        if judgement is Drafts.SORT:
+            public = sum(wanted.all_public.has(repo, node) for node in nodes)
+            is_recent &= 2 * public <= len(nodes)
         if judgement is Drafts.DROP:
             vanished = plan.vanished(self._repo, wanted.allowed, maps, docket.drafts)
             gone = self.report.gone + len(vanished)
             self._note(gone=gone, again=not is_recent)
-        edit = docketedits.without_recent if is_recent else docketedits.without_drafts
+        if is_recent:
+            docket = docketedits.without_recent(docket)
+            docket = docketedits.with_published(docket, roots)
+        else:
+            docket = docketedits.without_drafts(docket)
         return PlannedDocket(
-            edit(docket),
+            docket,
             planned.replaced if planned.replaced is Drafts.DROP else judgement,
-            self._kept(planned, wanted, recent if is_recent else docket.drafts),
+            self._kept(planned, wanted, recent if is_recent else planned.docket.drafts),
         )
 
     def _kept(
@@ -407,6 +437,7 @@ class ExportRun:
     def _extended_base(self, docket: Docket, wanted: ExportPlan) -> Docket:
         """Convert selected changesets that are not in the base, and not drafts."""
         docket = docketedits.with_held(docket, wanted.held)
+        docket = docketedits.with_published(docket, wanted.published)
         # no drafts: the metadata commit is made in the same run
         names_heads = (
             not docket.segments and wanted.first_draft() >= wanted.selected.len
