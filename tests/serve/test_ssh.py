@@ -14,6 +14,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -416,6 +417,24 @@ def test_session_of_a_silent_client_ends(account: Account) -> None:
     for version in "02":
         with session(account, version) as process:
             assert process.wait(60) == 255
+
+
+def test_session_of_a_client_that_reads_too_slowly_ends(
+    account: Account, store: Exported
+) -> None:
+    store.commit("large", text=os.urandom(4 << 20), message="heavy")
+    store.hg("git::export")
+    oid = store.ids("tip")[1]
+    configure(account, "serve.timeout = 3", "serve.min-speed = 1 GB")
+    with session(account, "2") as process:
+        assert process.stdout
+        tell(process, fetch_of(oid, 2))
+        found = 0
+        while piece := os.read(process.stdout.fileno(), 1 << 14):
+            found += len(piece)
+            time.sleep(0.05)
+        assert process.wait(60) == 255
+    assert found < 4 << 20
 
 
 def test_client_that_hangs_up_ends_its_session(account: Account) -> None:

@@ -93,7 +93,8 @@ class Session:
         """``HttpError`` if it gets no answer. ``proto``: how it would speak hg's."""
         self._admission = Admission(repo, proto)
         self._stdin, self._stdout = stdin, stdout
-        self._watchdog = Watchdog(self._admission.config.quiet_seconds, end_all)
+        config = self._admission.config
+        self._watchdog = Watchdog(config.quiet_seconds, end_all, config.least_speed)
         self._waits_on = Waiting(self._watchdog, stdout).goes_on
 
     def run(self, spoken: bytes) -> tuple[int, bytes]:
@@ -285,8 +286,10 @@ class Session:
                     running.hang_up()
 
     def _write(self, piece: bytes) -> None:
+        began = time.monotonic()
         write_all(self._stdout, piece)
-        self._watchdog.feed()
+        if not self._watchdog.moved(len(piece), time.monotonic() - began):
+            end_all()
 
 
 class _Input(io.RawIOBase):
