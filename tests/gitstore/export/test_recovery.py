@@ -47,13 +47,18 @@ def test_full_disk_is_one_line_and_leaves_nothing(
         data_names = [str(path.relative_to(data)) for path in before]
         assert sorted(listing) == data_names
         reason = "No space left on device"
+        hints = [
+            "(see 'hg git::export --estimate'; "
+            "set amalgam.git.path to a directory of a larger file system)"
+        ]
     else:
         script = f"ulimit -f 2000; {shlex.join(export)}"  # blocks of 512 bytes
         done = captured(["sh", "-c", script], repo)
-        reason = "File too large"
+        reason, hints = "File too large", []
     assert done.returncode == 255
-    (line,) = done.stderr.decode().splitlines()
+    line, *rest = done.stderr.decode().splitlines()
     assert line.startswith(f"abort: {reason}: '")
+    assert rest == hints
     assert sorted((repo / ".hg/amalgam").rglob("*")) == before
     git(repo / STORE, "fsck", "--full", "--strict")
     assert b"exported 1 changesets" in hg(repo, "git::export")
