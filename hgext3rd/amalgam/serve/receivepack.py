@@ -387,7 +387,7 @@ class ReceivePackSession:
             say(result, pipes.says)
             if request is not None:
                 write_result(request, result, pipes.answers)
-        except ValueError as exc:
+        except (ValueError, BrokenPipeError) as exc:
             problem = stringutil.forcebytestr(exc)
             self._repo.ui.log(b"amalgam", b"git push: %s\n", problem)
         finally:

@@ -402,16 +402,15 @@ class _PushRelay:
         self._poll = select.poll()
         for fd in (running.output, stdin):
             self._poll.register(fd, select.POLLIN)
-        self._lost: OSError | None = None
+        self._is_lost = False
         # not awaited at the end: the client may never read
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def join(self) -> None:
-        """Wait for its end; ``OSError`` if the client has gone."""
+    def has_lost_client(self) -> bool:
+        """Wait for its end, and return whether the client went before."""
         self._thread.join()
-        if self._lost:
-            raise self._lost
+        return self._is_lost
 
     def end(self) -> None:
         """Kill git, so that it ends."""
@@ -421,8 +420,8 @@ class _PushRelay:
     def _run(self) -> None:
         try:
             self._copy()
-        except OSError as exc:
-            self._lost = exc
+        except OSError:
+            self._is_lost = True
             self._running.kill()  # else its hook may never ask
 
     def _copy(self) -> None:
@@ -493,7 +492,8 @@ class PushSession:
             stack.callback(relay.end)
             # here, so that a signal lets Mercurial roll back
             reception.answer()
-            relay.join()
+            if relay.has_lost_client():
+                return 1, b"the client has gone"
             return running.close(kill=False), running.said()
 
 
