@@ -46,8 +46,8 @@ Yes and no
 Yes maps, whatever Mercurial's own switch says, from Mercurial's threshold on:
 
   $ maps --config experimental.mmapindex=yes
-  00changelog: read: 256 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
-  00manifest: read: 256 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
+  00changelog: read: 256 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
+  00manifest: read: 256 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
 
   $ maps --config experimental.mmapindex=yes --config storage.revlog.mmap.index=no \
   >   --config storage.revlog.mmap.index:size-threshold=100
@@ -197,10 +197,10 @@ A value that makes no sense is not used, and no command fails because of it:
   00changelog: mapped: 320 bytes, at least 0 bytes (experimental.mmapindexthreshold)
   $ maps --config experimental.mmapindexthreshold=much | head -1
   warning: invalid value 'much' for experimental.mmapindexthreshold (expected a size such as 1 MB; 0 maps every index)
-  00changelog: read: 320 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
+  00changelog: read: 320 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
   $ maps --config experimental.mmapindexthreshold=-1 | head -1
   warning: invalid value '-1' for experimental.mmapindexthreshold (expected a size such as 1 MB; 0 maps every index)
-  00changelog: read: 320 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
+  00changelog: read: 320 bytes, less than 1.00 MB (storage.revlog.mmap.index:size-threshold)
   $ hg status -q --config amalgam.index.prefault=wilneed
   warning: invalid value 'wilneed' for amalgam.index.prefault (expected none, willneed or populate)
   (did you mean 'willneed'?)

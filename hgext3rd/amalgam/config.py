@@ -25,7 +25,6 @@ from .configitems import (
     MMAP_THRESHOLD,
     ROWS,
     configtable,
-    least_mapped,
 )
 from .records import Record
 
@@ -478,7 +477,7 @@ class IndexConfig(Record):
         if wanted:
             size = ("Size", _THRESHOLD.kind.expected)
             least = Item(_STOCK_THRESHOLD, size, b"1 MB").read(ui, mistake)
-            return least_mapped(ui, least), _STOCK_THRESHOLD
+            return least, _STOCK_THRESHOLD
         return (None, _STOCK) if stock is None else (stock, _STOCK_THRESHOLD)
 
 

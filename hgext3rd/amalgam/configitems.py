@@ -359,8 +359,9 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         None,
         _TRUSTED,
         b"The threshold. Empty indexes are never mapped. If unset, Mercurial's"
-        b" ``storage.revlog.mmap.index:size-threshold`` counts if it is set. If not, it"
-        b" is 8 MB: smaller ones are read in less time.",
+        b" ``storage.revlog.mmap.index:size-threshold`` counts, which is 1 MB. If none"
+        b" of the three is set, indexes of less than 8 MB are read: that takes less"
+        b" time.",
     ),
     (
         b"amalgam.index.prefault",
@@ -404,7 +405,7 @@ def is_enabled(ui: UiT) -> bool:
 
 
 def least_mapped(ui: UiT, stock_bytes: int | None) -> int | None:
-    """Return the size from which on indexes are mapped, if amalgam does not say.
+    """Return the size from which on indexes are mapped, if ``experimental`` is silent.
 
     ``stock_bytes`` is what Mercurial resolved; ``None`` for no index at all.
     """
