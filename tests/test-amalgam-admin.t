@@ -25,7 +25,7 @@ Before the first export, nothing is wrong:
 
   $ hg git::export
   exported 3 changesets: 18 objects, * in * seconds (glob)
-  1 refs changed
+  1 ref changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg admin::amalgam
   indexes
@@ -39,7 +39,7 @@ Before the first export, nothing is wrong:
     refs          1
     objects       27 in 2 packs, * KB (glob)
     disk          about * KB before the next roll-up of packs, * KB during it (glob)
-    map           3 changesets, 3 manifests, 3 file revisions in 1 segments, * KB (glob)
+    map           3 changesets, 3 manifests, 3 file revisions in 1 segment, * KB (glob)
     lock          free
   
   nothing is wrong
@@ -86,15 +86,15 @@ To be behind is not wrong, an export is all it takes:
     refs          2, 2 behind (run 'hg git::export')
   $ hg bookmark -r 0 old
   $ hg git::export
-  exported 1 changesets: 6 objects, * in * seconds (glob)
+  exported 1 changeset: 6 objects, * in * seconds (glob)
   3 refs changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg bookmark -r 1 -f old
   $ hg admin::amalgam | grep behind
     refs          3, 1 behind (run 'hg git::export')
-    metadata      1 changesets behind (updated when git-cinnabar needs it)
+    metadata      1 changeset behind (updated when git-cinnabar needs it)
   $ hg git::export
-  1 refs changed
+  1 ref changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
 
 Who holds the lock is told, and whether it is only what a dead process left:
@@ -146,7 +146,7 @@ So does what an export would not mend, or not expect:
     objects       33 in 3 packs, * KB (glob)
     disk          about * KB before the next roll-up of packs, * KB during it (glob)
     map           4 changesets, 4 manifests, 4 file revisions in 2 segments, * KB (glob)
-    metadata      1 changesets behind (updated when git-cinnabar needs it)
+    metadata      1 changeset behind (updated when git-cinnabar needs it)
     lock          free
   
   wrong
@@ -176,7 +176,7 @@ So does what an export would not mend, or not expect:
     refs          3
     objects       33 in 2 packs, * KB (glob)
     disk          about * KB before the next roll-up of packs, * KB during it (glob)
-    map           4 changesets, 4 manifests, 4 file revisions in 1 segments, * KB (glob)
+    map           4 changesets, 4 manifests, 4 file revisions in 1 segment, * KB (glob)
     lock          free
   
   nothing is wrong

@@ -90,7 +90,7 @@ What is new comes as an increment for git, and replaces the others:
   $ hg admin::clone-bundles-refresh
   4 changesets found
   made cinnabar-v1: 4 changesets, * (glob)
-  made git-v2+2: 1 changesets, * bytes (glob)
+  made git-v2+2: 1 changeset, * bytes (glob)
   made gzip-v2: 4 changesets, * bytes (glob)
   $ hg admin::clone-bundles-refresh
   cinnabar-v1 is up to date
@@ -103,7 +103,7 @@ What is new comes as an increment for git, and replaces the others:
   $ hg admin::clone-bundles-refresh --quiet
   $ hg admin::amalgam | grep git-v2
     git-v2        3 changesets, *, * ago, continued by git-v2+2 (glob)
-    git-v2+2      1 changesets, *, * ago, up to date (glob)
+    git-v2+2      1 changeset, *, * ago, up to date (glob)
   $ hg admin::amalgam -T '{bundles % "{format} {state} {changesets} {covered} {token}\n"}'
   cinnabar-v1 live 4 1.0 0
   git-v2 live 3 0.75 1

@@ -84,7 +84,7 @@ hg summary tells whether git users get what is served. That runs no git:
   git:    up to date
   $ echo more >> plan && hg commit -qm 'more'
   $ hg summary | grep git
-  git:    1 changesets behind (run 'hg git::export')
+  git:    1 changeset behind (run 'hg git::export')
   $ hg git::export -q
   $ hg phase --force --secret . && hg summary | grep git
   git:    changesets are gone since (run 'hg git::export')

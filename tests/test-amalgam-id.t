@@ -13,7 +13,7 @@ Nothing is exported yet, and that is what one is told:
 
   $ hg git::export
   exported 12 changesets: 25 objects, * in * seconds (glob)
-  1 refs changed
+  1 ref changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg log -r '0:3' -T '{node} {gitnode}\n'
   1ea73414a91b0920940797d8fc6a11e447f8ea1e cfffb15dae120b4db84a37e6a51e248fa48130f4

@@ -29,8 +29,8 @@ A store that a group may write, by a user whose umask gives nothing to anybody:
   $ chmod 0770 .hg/store
   $ echo one > file && hg commit -qAm one -d '0 0'
   $ hg git::export
-  exported 1 changesets: 15 objects, * KB in * seconds (glob)
-  1 refs changed
+  exported 1 changeset: 15 objects, * KB in * seconds (glob)
+  1 ref changed
   git repository: $TESTTMP/dir/repo/.hg/amalgam/git/cinnabar.git
 
 The group may do what it may do with .hg/store: write what changes, read what does not.

@@ -54,7 +54,7 @@ An operator sees that it is on:
     objects       * (glob)
     disk          * (glob)
     map           * (glob)
-    metadata      1 changesets behind (updated when git-cinnabar needs it)
+    metadata      1 changeset behind (updated when git-cinnabar needs it)
     lock          * (glob)
     on change     exported in the background
   

@@ -30,7 +30,7 @@ A submodule cannot be pushed. What comes after it cannot, either, since its pare
 Each of them is listed on request:
 
   $ hg git::survey project main~1..main
-  1 of 1 commits would survive a push into Mercurial
+  1 of 1 commit would survive a push into Mercurial
   $ hg git::survey --commits project main~2..main
   0 of 2 commits would survive a push into Mercurial
          1 submodule: the tree has a submodule

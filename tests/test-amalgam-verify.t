@@ -86,7 +86,7 @@ A disk has lost some bytes of a pack. What depends on them is not looked at:
   pack pack-*.pack: found a damaged file, expected a whole file (glob)
   note: objects: not compared, because something they depend on is damaged
   checked 3 changesets, 0 objects, 2 refs, 2 packs
-  1 differences
+  1 difference
   (run 'hg admin::amalgam --repair')
   [1]
   $ hg admin::amalgam --repair | sed '/^$/,$d'
@@ -106,8 +106,8 @@ A changeset that is served but not exported differs, too. That takes an export o
   (run 'hg git::export')
   [1]
   $ hg git::export
-  exported 1 changesets: 6 objects, * in * seconds (glob)
-  1 refs changed
+  exported 1 changeset: 6 objects, * in * seconds (glob)
+  1 ref changed
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify
   checked 4 changesets, 20 objects, 2 refs, 3 packs
@@ -139,14 +139,14 @@ are changesets that no ref leads to:
   $ echo 5 > file && hg commit -qm 'change 5' -d '5 0'
   $ hg git::export
   exported 2 changesets: * (glob)
-  1 refs changed
-  2 changesets in 2 heads have no ref that leads to them
+  1 ref changed
+  no ref leads to 2 changesets in 2 heads
   (add 'heads' to amalgam.git.refs to name them)
-  warning: git refuses to check out commits with 1 files, because of their names: .git/config
+  warning: git refuses to check out commits with 1 file, because of the names: .git/config
   (rename them; until then, git users type: git clone -c core.protectNTFS=false --no-checkout URL clone && git -C clone checkout HEAD -- . ':(exclude,icase,glob)**/.git' ':(exclude,icase,glob)**/.git/**')
   git repository: $TESTTMP/repo/.hg/amalgam/git/cinnabar.git
   $ hg git::verify --full
-  note: refs: 2 changesets in 2 heads have no ref that leads to them
+  note: refs: no ref leads to 2 changesets in 2 heads
   note: file .git/config: git refuses to check out this name
   note: tree 22f7f0a141f786326481a25ff725bbecd94673bf: hasDotgit: contains '.git'
   checked 5 changesets, 25 objects, 2 refs, 3 packs

@@ -23,6 +23,11 @@ _CONTROL_BUT_NEWLINE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udc9f]")
 _SHOWN = ("message", "hint", "desc", "locker", "filename", "filename2", "strerror")
 
 
+def counted(number: int, noun: bytes) -> bytes:
+    """Return a number with its noun: ``1 changeset``, ``2 changesets``."""
+    return b"%d %s" % (number, noun if number == 1 else noun + b"s")
+
+
 def printable(text: bytes) -> bytes:
     r"""Return ``text`` with each control character as ``\xNN``."""
     return _replaced(_CONTROL, text)

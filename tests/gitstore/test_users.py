@@ -84,16 +84,16 @@ def assert_like_the_store(repo: Path) -> None:
 @pytest.mark.needs("users")
 def test_two_users_of_a_group_export_in_turn_and_a_third_reads(server: Path) -> None:
     commit_as(ALICE, server, "one")
-    assert "exported 1 changesets" in said(ALICE.hg(server, "git::export"))
+    assert "exported 1 changeset" in said(ALICE.hg(server, "git::export"))
     assert_like_the_store(server)
 
     commit_as(BOB, server, "two")
     done = BOB.hg(server, "git::export")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
     assert_like_the_store(server)
     commit_as(ALICE, server, "three")
     done = ALICE.hg(server, "git::export")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
     assert_like_the_store(server)
 
     template = "{desc} {gitnode}\n"
@@ -231,12 +231,12 @@ def test_member_of_the_group_needs_the_trust_of_the_host(server: Path) -> None:
 def test_what_root_makes_belongs_to_the_owner(server: Path) -> None:
     commit_as(ALICE, server, "one")
     done = run_hg(server, *TRUSTED, "git::export")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
     for path in (server / ".hg/amalgam").rglob("*"):
         assert path.lstat().st_uid == ALICE.uid, path
     commit_as(ALICE, server, "two")
     done = ALICE.hg(server, "git::export")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
     assert not ALICE.hg(server, "git::verify").returncode
 
 
@@ -259,7 +259,7 @@ def test_git_gc_by_another_user_loses_nothing(server: Path) -> None:
     assert said(done) == "nothing new to export\n"
     commit_as(BOB, server, "three")
     done = BOB.hg(server, "git::export", "--config", f"trusted.users={ALICE.uid}")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
 
 
 @pytest.mark.needs("users")
@@ -273,7 +273,7 @@ def test_stale_lock_of_another_user_is_taken_over(server: Path) -> None:
     assert done.returncode == -signal.SIGKILL
     assert (server / ".hg/amalgam/lock").is_symlink()
     done = BOB.hg(server, "git::export")
-    assert "exported 1 changesets" in said(done), said(done)
+    assert "exported 1 changeset" in said(done), said(done)
     assert not (server / ".hg/amalgam/lock").is_symlink()
 
 

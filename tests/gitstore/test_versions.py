@@ -67,7 +67,7 @@ def test_register_of_a_later_version_is_one_error(store: Exported) -> None:
     assert register.read_bytes() == later
     # Mercurial and exports go on
     store.commit_nothing("more")
-    assert "exported 1 changesets" in store.hg("git::export")
+    assert "exported 1 changeset" in store.hg("git::export")
     register.unlink()
     assert "made git-v2" in store.hg("admin::clone-bundles-refresh")
 

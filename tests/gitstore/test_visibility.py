@@ -261,7 +261,7 @@ def test_drafts_grow_without_being_made_again(store: Exported) -> None:
     store.hg("git::export")
     before = store.docket()["drafts"]["packs"]
     store.commit("more")
-    assert "exported 1 changesets" in store.hg("git::export")
+    assert "exported 1 changeset" in store.hg("git::export")
     assert store.docket()["drafts"]["packs"][:-1] == before
     check_ids(store)
 

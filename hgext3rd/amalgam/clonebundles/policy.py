@@ -14,7 +14,7 @@ from mercurial import util
 from mercurial.i18n import _
 
 from ..configitems import CINNABAR_V1, GIT_V2
-from ..terminal import one_line
+from ..terminal import counted, one_line
 from . import formats, generator, validity
 from .register import Register
 
@@ -183,8 +183,12 @@ def show_summary(ui: UiT, repo: RepoT, before: AbstractSet[bytes]) -> None:
     for bundle in found:
         if bundle.basename not in before and bundle.entry is not None:
             size = util.bytecount(bundle.entry.bytes)
-            line = _(b"made %s: %d changesets, %s")
-            line %= (bundle.bundle_type, bundle.entry.changesets, size)
+            line = _(b"made %s: %s, %s")
+            line %= (
+                bundle.bundle_type,
+                counted(bundle.entry.changesets, b"changeset"),
+                size,
+            )
             ui.status(one_line(line))
     newest = {_kind(bundle): bundle for bundle in found}
     lacking = False

@@ -20,7 +20,7 @@ from .. import background
 from ..gitstore.status import Problem
 from ..locking import LockState, holder
 from ..records import Record
-from ..terminal import one_line, printable
+from ..terminal import counted, one_line, printable
 from . import (
     extension,
     formats,
@@ -183,8 +183,11 @@ class BundlesStatus:
             text = _(b"bundle is gone from the object store: %s") % name.encode()
             self.problems.append(Problem(text, _REFRESH))
         if found.orphans:
-            text = _(b"the object store has %d objects that no bundle needs, %s")
-            text %= (len(found.orphans), util.bytecount(found.orphan_bytes))
+            text = _(b"the object store has %s that no bundle needs, %s")
+            text %= (
+                counted(len(found.orphans), b"object"),
+                util.bytecount(found.orphan_bytes),
+            )
             self.problems.append(Problem(text, _REPAIR))
 
 
@@ -239,8 +242,8 @@ def repair(repo: RepoT) -> None:
                 return
             publish.remove_orphans(repo, found)
             if found.orphans:
-                text = _(b"removed %d objects that no bundle needs")
-                repo.ui.status(one_line(text % len(found.orphans)))
+                text = _(b"removed %s that no bundle needs")
+                repo.ui.status(one_line(text % counted(len(found.orphans), b"object")))
             publish.withdraw_lost(repo, found)
             extension.advertise_live(repo)
     except error.LockHeld as exc:

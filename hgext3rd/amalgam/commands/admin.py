@@ -22,7 +22,7 @@ from ..gitstore import oidmap, status as state
 from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
 from ..index import check, opening
-from ..terminal import one_line
+from ..terminal import counted, one_line
 from . import installation
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _explain(row: Row) -> bytes:
         return _(b"is being generated")
     if row.state == b"dead":
         return _(b"was not finished; the next generator removes it")
-    text = _(b"%d changesets") % row.changesets
+    text = counted(row.changesets, b"changeset")
     if row.bytes:
         text += b", %s" % util.bytecount(row.bytes)
     if row.made:
@@ -262,7 +262,8 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
     fm.plain(b"\n")
     fm.plain(one_line(_(b"git repository %s") % path), label=b"amalgam.heading")
     if not status.exists:
-        what = _(b"nothing of %d changesets (run 'hg git::export')") % status.served
+        served = counted(status.served, b"changeset")
+        what = _(b"nothing of %s (run 'hg git::export')") % served
         _show_line(fm, _(b"exported"), what)
     else:
         _show_measures(fm, status)
@@ -273,7 +274,7 @@ def _show_store(fm: Any, path: bytes, status: StoreStatus) -> None:
 
 def _show_measures(fm: Any, status: StoreStatus) -> None:
     done = status.served - status.behind
-    exported = _(b"%d of %d changesets") % (done, status.served)
+    exported = _(b"%d of %s") % (done, counted(status.served, b"changeset"))
     if status.behind:
         exported += _(b", %d behind") % status.behind
     if status.gone:
@@ -281,8 +282,8 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     is_behind = bool(status.behind or status.gone)
     exported += _EXPORT if is_behind else _(b", up to date")
     if status.adopted:
-        text = _(b"%d commits of another program, which keep their ids")
-        _show_line(fm, _(b"adopted"), text % status.adopted)
+        text = _(b"%s of another program, with the ids from there")
+        _show_line(fm, _(b"adopted"), text % counted(status.adopted, b"commit"))
     refs = b"%d" % status.refs
     if status.refs and not done:
         refs = _(b"none of %d") % status.refs
@@ -292,22 +293,29 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     _show_line(fm, _(b"exported"), exported, freshness)
     _show_line(fm, _(b"refs"), refs)
     size = util.bytecount(status.pack_bytes)
-    objects = _(b"%d in %d packs, %s") % (status.objects, status.packs, size)
+    objects = _(b"%d in %s, %s") % (
+        status.objects,
+        counted(status.packs, b"pack"),
+        size,
+    )
     _show_line(fm, _(b"objects"), objects)
     disk = _(b"about %s before the next roll-up of packs, %s during it") % (
         util.bytecount(status.pack_bytes + status.growth_bytes),
         util.bytecount(status.peak_bytes),
     )
     _show_line(fm, _(b"disk"), disk)
-    pairs = _(b"%d changesets, %d manifests, %d file revisions in %d segments, %s") % (
-        *(status.pairs.get(table, 0) for table in oidmap.Table),
-        status.segments,
+    nouns = (b"changeset", b"manifest", b"file revision")
+    counts = (status.pairs.get(table, 0) for table in oidmap.Table)
+    pairs = _(b"%s, %s, %s in %s, %s") % (
+        *map(counted, counts, nouns),
+        counted(status.segments, b"segment"),
         util.bytecount(status.map_bytes),
     )
     _show_line(fm, _(b"map"), pairs)
     if status.metadata_behind:
-        text = _(b"%d changesets behind (updated when git-cinnabar needs it)")
-        _show_line(fm, _(b"metadata"), text % status.metadata_behind)
+        text = _(b"%s behind (updated when git-cinnabar needs it)")
+        behind = counted(status.metadata_behind, b"changeset")
+        _show_line(fm, _(b"metadata"), text % behind)
 
 
 def _show_line(fm: Any, name: bytes, text: bytes, label: bytes = b"") -> None:

@@ -12,7 +12,7 @@ from mercurial.node import hex as hex_id
 
 from ..clonebundles import gitbundle
 from ..config import GitConfig
-from ..terminal import one_line
+from ..terminal import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,9 +59,9 @@ def run(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
             type=written.kind,
         )
         if not ui.quiet:
-            line = _(b"bundled %d changesets: %d objects, %s in %.2f seconds") % (
-                written.changesets,
-                written.objects,
+            line = _(b"bundled %s: %s, %s in %.2f seconds") % (
+                counted(written.changesets, b"changeset"),
+                counted(written.objects, b"object"),
                 util.bytecount(written.bytes),
                 written.seconds,
             )

@@ -19,7 +19,7 @@ from ..gitstore.export import export, exporter, maintenance, warnings
 from ..gitstore.export.metadatacommit import Covers
 from ..gitstore.git.refs import LONGEST_NAME, LONGEST_PART
 from ..gitstore.store import GitStore
-from ..terminal import cut, one_line
+from ..terminal import counted, cut, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,38 +34,38 @@ _LONGEST_SHOWN = 40
 
 _LEFT_OUT = {
     warnings.LeftOutReason.SECRET: (
-        _(b"%d secret changesets"),
+        (b"secret changeset", b""),
         _(b"see 'hg help phases' for how to make them drafts"),
     ),
     warnings.LeftOutReason.HIDDEN: (
-        _(b"%d hidden changesets"),
+        (b"hidden changeset", b""),
         _(b"what is hidden here is hidden in git"),
     ),
     warnings.LeftOutReason.DRAFT: (
-        _(b"%d draft changesets"),
+        (b"draft changeset", b""),
         _(b"publish them, or set amalgam.git.export to served"),
     ),
     warnings.LeftOutReason.TOPIC: (
-        _(b"%d changesets with a topic"),
+        (b"changeset", b" with a topic"),
         _(b"publish them"),
     ),
     warnings.LeftOutReason.VIEW: (
-        _(b"%d changesets that are not served"),
+        (b"changeset", b" not served"),
         _(b"what a server hides is hidden in git"),
     ),
 }
 _DIFFERENT = {
     warnings.DifferenceKind.REFUSED: _(
-        b"git refuses to check out commits with %d files, because of their names"
+        b"git refuses to check out commits with %s, because of the names"
     ),
     warnings.DifferenceKind.SUBREPOSITORIES: _(
-        b"subrepositories are not exported, only the %d files that name them"
+        b"subrepositories are not exported, only %s naming them"
     ),
     warnings.DifferenceKind.LARGEFILES: _(
-        b"%d files of largefiles are exported as standins, without their contents"
+        b"%s of largefiles exported as standins, without contents"
     ),
     warnings.DifferenceKind.LFS: _(
-        b"%d files in LFS are exported as pointers of git-lfs, without their contents"
+        b"%s in LFS exported as pointers of git-lfs, without contents"
     ),
 }
 
@@ -171,22 +171,26 @@ def _show_adoption(ui: UiT, fm: Any, adopted: Adoption) -> None:
         adopted_unknown=adopted.unknown,
         adopted_unserved=adopted.unserved,
     )
-    _status(ui, fm, _(b"adopted the commits of %d changesets") % adopted.changesets)
+    _status(
+        ui,
+        fm,
+        _(b"adopted the commits of %s") % counted(adopted.changesets, b"changeset"),
+    )
     if not adopted.kept:
         _status(ui, fm, _(b"all are those of the dialect: no ids have to be kept"))
     if adopted.unknown:
-        line = _(b"left out: %d changesets that are not in this repository")
-        _status(ui, fm, line % adopted.unknown)
+        line = _(b"left out: %s not in this repository")
+        _status(ui, fm, line % counted(adopted.unknown, b"changeset"))
     if adopted.unserved:
-        line = _(b"left out: %d changesets that are secret, hidden or not exported")
-        _status(ui, fm, line % adopted.unserved)
+        line = _(b"left out: %s secret, hidden or not exported")
+        _status(ui, fm, line % counted(adopted.unserved, b"changeset"))
 
 
 def maintain(ui: UiT, repo: RepoT) -> None:
     """Answer ``debug::amalgam-maintenance``."""
     begin(repo, maintenance.COMMAND)
     gone = maintenance.run(GitStore(repo, GitConfig.from_ui(ui)))
-    ui.status(one_line(_(b"%d packs fewer") % gone))
+    ui.status(one_line(_(b"%s fewer") % counted(gone, b"pack")))
 
 
 def _remarks(
@@ -207,23 +211,23 @@ def _remarks(
 
 def _show_done(ui: UiT, fm: Any, report: export.Report) -> None:
     if report.changesets:
-        line = _(b"exported %d changesets: %d objects, %s in %.2f seconds") % (
-            report.changesets,
-            report.objects,
+        line = _(b"exported %s: %s, %s in %.2f seconds") % (
+            counted(report.changesets, b"changeset"),
+            counted(report.objects, b"object"),
             util.bytecount(report.bytes),
             report.seconds,
         )
         _status(ui, fm, line)
     if report.again:
-        line = _(b"%d exported drafts are gone, so all drafts were converted again")
-        _status(ui, fm, line % report.gone)
+        line = _(b"%s gone, so all drafts were converted again")
+        _status(ui, fm, line % counted(report.gone, b"exported draft"))
         hint = _(b"(publish changesets that are final, see 'hg help phases')")
         _status(ui, fm, hint)
     if report.deleted:
-        line = _(b"%d refs changed, %d of them deleted")
-        _status(ui, fm, line % (report.refs, report.deleted))
+        line = _(b"%s changed, %d of them deleted")
+        _status(ui, fm, line % (counted(report.refs, b"ref"), report.deleted))
     elif report.refs:
-        _status(ui, fm, _(b"%d refs changed") % report.refs)
+        _status(ui, fm, _(b"%s changed") % counted(report.refs, b"ref"))
 
 
 def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[warnings.LeftOut]) -> None:
@@ -233,11 +237,12 @@ def _show_left_out(ui: UiT, fm: Any, left_out: Sequence[warnings.LeftOut]) -> No
             reason = group.reason.value.encode()
             nested.startitem()
             nested.data(reason=reason, nodes=fm.formatlist(nodes, b"node"))
-            text, hint = _LEFT_OUT[group.reason]
+            (noun, clause), hint = _LEFT_OUT[group.reason]
+            text = counted(len(nodes), noun) + clause
             shown = b", ".join(node[:12] for node in nodes[:_MOST_SHOWN])
             if len(nodes) > _MOST_SHOWN:
                 shown += b", ..."
-            line = _(b"warning: not exported: %s (%s)") % (text % len(nodes), shown)
+            line = _(b"warning: not exported: %s (%s)") % (text, shown)
             ui.warn(one_line(line))
             ui.warn(one_line(b"(%s)" % hint))
 
@@ -250,20 +255,24 @@ def _show_remarks(ui: UiT, fm: Any, found: warnings.ExportWarnings) -> None:
         unreachable_heads=found.heads,
     )
     if found.unreachable:
-        line = _(b"%d changesets in %d heads have no ref that leads to them")
-        _status(ui, fm, line % (found.unreachable, found.heads))
+        line = _(b"no ref leads to %s in %s")
+        line %= (
+            counted(found.unreachable, b"changeset"),
+            counted(found.heads, b"head"),
+        )
+        _status(ui, fm, line)
         _status(ui, fm, _(b"(add 'heads' to amalgam.git.refs to name them)"))
     if found.too_long:
-        line = _(b"%d names are too long for git, and have no ref: %s")
+        line = _(b"%s too long for git, without a ref: %s")
         first = found.too_long[0]
         shown = cut(first, _LONGEST_SHOWN)
         shown += b"..." if shown != first else b""
-        _status(ui, fm, line % (len(found.too_long), shown))
+        _status(ui, fm, line % (counted(len(found.too_long), b"name"), shown))
         line = _(b"(rename them: at most %d bytes between slashes, and %d altogether)")
         _status(ui, fm, line % (LONGEST_PART, LONGEST_NAME))
     if found.topics:
-        line = _(b"%d changesets with a topic are left out until they are published")
-        _status(ui, fm, line % found.topics)
+        line = _(b"left out until published: %s with a topic")
+        _status(ui, fm, line % counted(found.topics, b"changeset"))
     with fm.nested(b"different", tmpl=b"{kind} {files} {example}\n") as nested:
         for group in found.different:
             nested.startitem()
@@ -272,7 +281,7 @@ def _show_remarks(ui: UiT, fm: Any, found: warnings.ExportWarnings) -> None:
                 files=group.files,
                 example=group.example,
             )
-            text = _DIFFERENT[group.kind] % group.files
+            text = _DIFFERENT[group.kind] % counted(group.files, b"file")
             ui.warn(one_line(_(b"warning: %s: %s") % (text, group.example)))
             if group.kind is warnings.DifferenceKind.REFUSED:
                 command = refusednames.clone_command(group.example, b"URL")
@@ -321,10 +330,12 @@ def show_estimate(ui: UiT, repo: RepoT, **opts: Any) -> int:
         )
         disk, room = map(util.bytecount, (forecast.disk_bytes, free))
         seconds = _(b"about %.1f seconds of processor time, all cores together")
-        there = _(b"%d changesets, %d manifests, %d revisions of %d files")
+        there = _(b"%s, %s, %s of %s")
         there %= (
-            *(changesets.revisions, manifests.revisions),
-            *(files.revisions, contents.files),
+            counted(changesets.revisions, b"changeset"),
+            counted(manifests.revisions, b"manifest"),
+            counted(files.revisions, b"revision"),
+            counted(contents.files, b"file"),
         )
         size = _(b"%s stored (changesets %s, manifests %s, files %s), %s of text")
         stored = [it.stored_bytes for it in (changesets, manifests, files)]

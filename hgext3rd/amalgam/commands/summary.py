@@ -16,7 +16,7 @@ from ..gitstore.docket import Docket
 from ..gitstore.export import exporter, request
 from ..gitstore.failures import Failure
 from ..gitstore.store import GitStore
-from ..terminal import one_line
+from ..terminal import counted, one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -41,13 +41,14 @@ def show_summary(ui: UiT, repo: RepoT) -> None:
 def _state(store: GitStore) -> tuple[bytes, bytes]:
     """Return the text and its label."""
     missing = store.missing()
+    behind = counted(missing, b"changeset")
     failure = Failure.read(request.exporter_directory(store.repo), exporter.FAILURE)
     if failure is not None and failure.attempts:
-        text = _(b"exports fail, %d changesets behind (see 'hg admin::amalgam')")
-        return text % missing, b"amalgam.problem"
+        text = _(b"exports fail, %s behind (see 'hg admin::amalgam')")
+        return text % behind, b"amalgam.problem"
     if missing:
-        text = _(b"%d changesets behind (run 'hg git::export')")
-        return text % missing, b"amalgam.behind"
+        text = _(b"%s behind (run 'hg git::export')")
+        return text % behind, b"amalgam.behind"
     if not store.may_answer():
         text = _(b"changesets are gone since (run 'hg git::export')")
         return text, b"amalgam.behind"

@@ -10,7 +10,7 @@ from mercurial.i18n import _
 from ..config import GitConfig
 from ..gitstore.git.process import Git
 from ..receive import survey
-from ..terminal import one_line
+from ..terminal import counted, one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
@@ -47,8 +47,8 @@ def _show(fm: Any, found: Survey, *, lists_commits: bool) -> None:
     )
     fm.plain(
         one_line(
-            _(b"%d of %d commits would survive a push into Mercurial")
-            % (found.survivors, found.commits)
+            _(b"%d of %s would survive a push into Mercurial")
+            % (found.survivors, counted(found.commits, b"commit"))
         )
     )
     with fm.nested(b"findings", tmpl=b"{reason} {commits}\n") as nested:

@@ -10,7 +10,7 @@ from ..config import GitConfig
 from ..gitstore import verify
 from ..gitstore.export import metadatacommit
 from ..gitstore.store import GitStore
-from ..terminal import one_line
+from ..terminal import counted, one_line
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
@@ -56,17 +56,17 @@ def _show(fm: Any, findings: Findings) -> None:
         refs=findings.refs,
         unreachable=findings.unreachable,
     )
-    checked = _(b"checked %d changesets, %d objects, %d refs, %d packs") % (
-        findings.changesets,
-        findings.objects,
-        findings.refs,
-        findings.packs,
+    checked = _(b"checked %s, %s, %s, %s") % (
+        counted(findings.changesets, b"changeset"),
+        counted(findings.objects, b"object"),
+        counted(findings.refs, b"ref"),
+        counted(findings.packs, b"pack"),
     )
     fm.plain(one_line(checked))
     if not findings.differences:
         fm.plain(_(b"no differences\n"), label=b"amalgam.good")
         return
-    fm.plain(one_line(_(b"%d differences") % len(findings.differences)))
+    fm.plain(one_line(counted(len(findings.differences), b"difference")))
     fm.plain(one_line(_(b"(run '%s')") % _what_mends(findings)))
 
 

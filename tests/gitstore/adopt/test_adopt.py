@@ -107,7 +107,7 @@ def test_ids_stay_and_new_changesets_go_on_from_them(
 
 def test_admin_says_how_many_were_adopted(mirror: Mirror) -> None:
     mirror.adopt()
-    text = b"%d commits of another program, which keep their ids"
+    text = b"%d commits of another program, with the ids from there"
     assert text % len(mirror.commits) in hg(mirror.repo, "admin::amalgam")
 
 

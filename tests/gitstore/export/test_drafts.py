@@ -321,7 +321,7 @@ def test_public_changesets_below_drafts_convert_no_draft(stacks: Exported) -> No
     write(stacks, "b", "more\n")
     stacks.hg("commit", "-qm", "more", "-d", "9 0")
     stacks.hg("phase", "--public", ".")
-    assert "exported 1 changesets" in stacks.hg("git::export")
+    assert "exported 1 changeset" in stacks.hg("git::export")
     assert stacks.docket()["drafts"]["packs"] == before["packs"]
     check(stacks)
 

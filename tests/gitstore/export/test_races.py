@@ -58,7 +58,7 @@ def test_locks_of_mercurial_are_not_waited_for(repo: Path) -> None:
     with holding(repo, "hg"):
         # it would wait in vain
         done = hg(repo, "git::export", "--config", "ui.timeout=1")
-        assert b"exported 1 changesets" in done
+        assert b"exported 1 changeset" in done
 
 
 def test_export_waits_for_another_one(repo: Path) -> None:
@@ -185,4 +185,4 @@ def test_repository_that_never_rests_ends_the_export(repo: Path) -> None:
         "(run 'hg git::export' again; what was converted is kept)",
     ]
     assert refs(repo) == {}
-    assert b"exported 1 changesets" in hg(repo, "git::export")
+    assert b"exported 1 changeset" in hg(repo, "git::export")

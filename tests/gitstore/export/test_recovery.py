@@ -61,7 +61,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(
     assert rest == hints
     assert sorted((repo / ".hg/amalgam").rglob("*")) == before
     git(repo / STORE, "fsck", "--full", "--strict")
-    assert b"exported 1 changesets" in hg(repo, "git::export")
+    assert b"exported 1 changeset" in hg(repo, "git::export")
     git(repo / STORE, "fsck", "--full", "--strict")
 
 
@@ -115,7 +115,7 @@ def test_store_that_git_would_pack_anew_stays(unnamed_head: Path, option: str) -
     assert not run_hg(unnamed_head, "git::verify").returncode
     assert files(unnamed_head, "*.pack") == before
     commit(unnamed_head, "three")
-    assert b"exported 1 changesets" in hg(unnamed_head, "git::export")
+    assert b"exported 1 changeset" in hg(unnamed_head, "git::export")
     git(unnamed_head / STORE, "fsck", "--full", "--strict")
 
 
@@ -138,7 +138,7 @@ def test_git_gc_that_prunes_loses_no_head(two_packs: Path) -> None:
     assert refs(two_packs) == {}
     git(two_packs / STORE, "-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
     done = run_hg(two_packs, "git::export")
-    assert said(done).startswith("1 refs changed\n")
+    assert said(done).startswith("1 ref changed\n")
     git(two_packs / STORE, "fsck", "--full", "--strict")
     assert refs(two_packs) == {"refs/heads/default": "two"}
 

@@ -55,12 +55,12 @@ def test_place_is_told_when_something_was_done(repo: Exported) -> None:
 @pytest.mark.parametrize(
     ("prepare", "config", "said", "reason"),
     [
-        (["phase", "-fs", "2"], (), b"1 secret changesets (%s)", "secret"),
-        (["debugobsolete"], (), b"1 hidden changesets (%s)", "hidden"),
+        (["phase", "-fs", "2"], (), b"1 secret changeset (%s)", "secret"),
+        (["debugobsolete"], (), b"1 hidden changeset (%s)", "hidden"),
         (
             [],
             ("--config", "amalgam.git.export=public"),
-            b"1 draft changesets (%s)",
+            b"1 draft changeset (%s)",
             "draft",
         ),
     ],
@@ -111,7 +111,7 @@ def test_changesets_without_a_ref_are_counted(repo: Exported) -> None:
     repo.hg("update", "-q", "2")
     commit(repo, "tip")
     said = export(repo).out
-    assert b"2 changesets in 1 heads have no ref that leads to them\n" in said
+    assert b"no ref leads to 2 changesets in 1 head\n" in said
     assert b"amalgam.git.refs" in said
     found = as_json(repo)
     assert (found["unreachable"], found["unreachable_heads"]) == (2, 1)
@@ -123,7 +123,7 @@ def test_changesets_without_a_ref_are_counted(repo: Exported) -> None:
 
 def test_part_without_a_ref_is_counted(repo: Exported) -> None:
     said = export(repo, "-r", "1").out
-    assert b"2 changesets in 1 heads have no ref that leads to them\n" in said
+    assert b"no ref leads to 2 changesets in 1 head\n" in said
 
 
 def test_unreachable_ones_are_those_of_the_plain_definition(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_refs_that_go_are_counted(repo: Exported) -> None:
     repo.hg("bookmark", "-r", "0", "zero")
     export(repo)
     repo.hg("bookmark", "-d", "zero")
-    assert b"1 refs changed, 1 of them deleted\n" in export(repo).out
+    assert b"1 ref changed, 1 of them deleted\n" in export(repo).out
     repo.git("update-ref", "refs/heads/theirs", "refs/heads/default")
     found = as_json(repo)
     assert (found["refs"], found["deleted"]) == (1, 1)
@@ -174,7 +174,7 @@ def test_drafts_that_are_converted_again_are_explained(
     export(repo)
     repo.hg("phase", "--force", "--secret", "tip")
     done = export(repo)
-    expected = b"1 exported drafts are gone, so all drafts were converted again\n"
+    expected = b"1 exported draft gone, so all drafts were converted again\n"
     assert expected in done.out
     assert b"(publish changesets that are final, see 'hg help phases')\n" in done.out
 
@@ -194,7 +194,7 @@ def test_drafts_that_go_are_counted(repo: Exported) -> None:
         (
             "a/.Git/config",
             DifferenceKind.REFUSED,
-            b"git refuses to check out commits with 1 files, because of",
+            b"git refuses to check out commits with 1 file, because of",
         ),
         ("git~1", DifferenceKind.REFUSED, b"git refuses to check out commits with 1"),
         ("a\\.git\\x", DifferenceKind.REFUSED, b"git refuses to check out commits"),
@@ -202,7 +202,7 @@ def test_drafts_that_go_are_counted(repo: Exported) -> None:
         (
             ".hglf/large",
             DifferenceKind.LARGEFILES,
-            b"1 files of largefiles are exported as",
+            b"1 file of largefiles exported as",
         ),
     ],
 )
@@ -252,8 +252,8 @@ def test_pointers_of_lfs_are_named(repo: Exported, own_server: HgServer) -> None
     commit(repo, "small", *lfs)
     assert not export(repo, *lfs).err
     commit(repo, "large", *lfs, text="x" * 1000)
-    said = b"warning: 1 files in LFS are exported as pointers of git-lfs, "
-    said += b"without their contents: "
+    said = b"warning: 1 file in LFS exported as pointers of git-lfs, "
+    said += b"without contents: "
     assert export(repo, *lfs).err == said + b"large\n"
 
 

@@ -291,7 +291,7 @@ def test_names_that_not_every_clone_can_have_are_left_out(tmp_path: Path) -> Non
     fetched = git(clone, "for-each-ref", "--format=%(refname:lstrip=4)").decode()
     legal = [name.replace("^", "%5E") for name in at_most]
     assert sorted(fetched.split()) == sorted([*legal, "a", "default"])
-    start = f"7 names are too long for git, and have no ref: {'B' * 40}...\n"
+    start = f"7 names too long for git, without a ref: {'B' * 40}...\n"
     assert start + "(rename them: at most 250 bytes between slashes, and 2048" in said
     hg(repo, "git::verify")
     assert "nothing new" in hg(repo, "git::export", refs_asked).decode()

@@ -117,7 +117,7 @@ def test_changesets_that_no_ref_leads_to_are_noted(store: Exported) -> None:
     findings = verified(store)
     assert lines(findings) == []
     assert findings.unreachable == 2
-    text = "2 changesets in 1 heads have no ref that leads to them"
+    text = "no ref leads to 2 changesets in 1 head"
     assert notes(findings) == [f"note: refs: {text}\n"]
 
 

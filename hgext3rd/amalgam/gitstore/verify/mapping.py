@@ -21,6 +21,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hex_id
 
 from ...records import Record
+from ...terminal import counted
 from ..oidmap import ID_LEN, Table
 from ..plan import changesets
 from .findings import Difference, Remedy
@@ -142,8 +143,8 @@ def check_layers(
             for node in nodes
         )
         if count:
-            found = _(b"%d drafts") if belongs else _(b"%d public changesets")
-            yield Difference(b"layer", name, found % count, expected, Remedy.EXPORT)
+            found = counted(count, b"draft" if belongs else b"public changeset")
+            yield Difference(b"layer", name, found, expected, Remedy.EXPORT)
 
 
 def check_objects(

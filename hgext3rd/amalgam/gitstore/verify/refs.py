@@ -13,6 +13,7 @@ from mercurial.node import hex as hex_id
 from mercurial.utils import stringutil
 
 from ...records import Record
+from ...terminal import counted
 from .findings import Difference, Note, Remedy
 
 if TYPE_CHECKING:
@@ -106,8 +107,9 @@ def unreachable(view: RepoT, nodes: Iterable[bytes]) -> tuple[int, list[Note]]:
         return 0, []
     parents = {parent for rev in revs for parent in changelog.parentrevs(rev)}
     heads = sum(rev not in parents for rev in revs)
-    text = _(b"%d changesets in %d heads have no ref that leads to them")
-    return len(revs), [Note(b"refs", b"", text % (len(revs), heads))]
+    text = _(b"no ref leads to %s in %s")
+    text %= (counted(len(revs), b"changeset"), counted(heads, b"head"))
+    return len(revs), [Note(b"refs", b"", text)]
 
 
 def _shown(content: bytes) -> bytes:
