@@ -46,7 +46,7 @@ pub(crate) fn git_refuses(name: &[u8]) -> bool {
     name.is_empty()
         || matches!(name, b"." | b"..")
         || memchr::memchr(b'/', name).is_some()
-        || &*folded(name) == b".git"
+        || is_dot_git_on_hfs(name)
         || name.split(|&byte| byte == b'\\').any(is_dot_git_on_ntfs)
 }
 
@@ -57,6 +57,18 @@ fn is_short_name(name: &[u8]) -> bool {
     !digits.is_empty()
         && digits.iter().all(u8::is_ascii_digit)
         && (first.eq_ignore_ascii_case(b"HG") || first.eq_ignore_ascii_case(b"HG8B6C"))
+}
+
+/// `is_hfs_dotgit` of git's `utf8.c`, for which a name ends at the first character that is none.
+fn is_dot_git_on_hfs(name: &[u8]) -> bool {
+    let valid = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    let is_ignored = |c: &char| IGNORED.contains(&c.encode_utf8(&mut [0; 4]).as_bytes());
+    valid
+        .chars()
+        .take_while(|c| !matches!(c, '\u{fffe}' | '\u{ffff}'))
+        .filter(|c| !is_ignored(c))
+        .map(|c| c.to_ascii_lowercase())
+        .eq(".git".chars())
 }
 
 /// `is_ntfs_dotgit` of git's `path.c`, for a part between backslashes.
@@ -139,6 +151,21 @@ mod tests {
             ".git::$INDEX",
         ] {
             assert!(git_refuses(name.as_bytes()), "{name:?}");
+        }
+        for name in [
+            &b".git\xff"[..],
+            b".GIT\xffx",
+            b".git\xe2\x80",
+            b".git\xc0\xafz",
+            b".git\xed\xa0\x80",
+            b".git\xef\xbf\xbe",
+            b".git\xf4\x90\x80\x80",
+            b".gi\xe2\x80\x8ct\xff",
+        ] {
+            assert!(git_refuses(name), "{name:?}");
+        }
+        for name in [&b".gi\xfft"[..], b".gitx\xff", b"\xff.git", b".git\xc3\xa9"] {
+            assert!(!git_refuses(name), "{name:?}");
         }
         for name in ["...", ".gitx", ".gitignore", "git", "git~2", ".hg", ".git.x", "a.git"] {
             assert!(!git_refuses(name.as_bytes()), "{name:?}");
