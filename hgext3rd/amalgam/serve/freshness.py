@@ -96,13 +96,15 @@ def _look(store: GitStore) -> Verdict:
     state = selection.state_of(store.repo)
     names = store.repository.names_state()
     known, damaged = _known.get(key), b""
-    with contextlib.suppress(FileNotFoundError):  # an export has just replaced a file
+    try:
         if not _holds(known, store, state, names):
             known = _find(store, key)
         if known is not None and _is_whole(store, known.docket):
             damaged = _damaged(store, known.docket)
             if not damaged:
                 return known
+    except FileNotFoundError:  # an export has just replaced a file, or all was removed
+        known = None
     docket = known.docket if known else store.docket()
     return Verdict(
         state, names, docket, is_safe=False, is_current=False, damaged=damaged
