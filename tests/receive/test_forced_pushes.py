@@ -46,8 +46,8 @@ def shown(clone: Clone, *names: str) -> list[str]:
 def leaves(oid: str, branch: str = "default") -> str:
     return (
         f"('refs/heads/{branch}' would leave commit {oid[:12]}, which would be on no "
-        f"branch; rebase onto it, or make a branch for the main line: git push origin "
-        f"COMMIT:{AT})"
+        f"branch; git fetch, and rebase onto it, or make a branch for the main line: "
+        f"git push origin COMMIT:{AT})"
     )
 
 
@@ -135,6 +135,26 @@ def test_main_line_with_a_name_lets_branches_start_anywhere(
     other.git("fetch", "-q", "origin", old)
     assert "is on no branch now" not in clone.pushed(":work")
     assert shown(other, "default", "@") == [new, main]
+
+
+def test_stale_main_line_does_not_free_the_branch(
+    server: PushServer, clone: Clone
+) -> None:
+    """The second way out, by who has not fetched."""
+    stale = server.clone("stale")
+    main = clone.commit("main")
+    clone.pushed("default")
+    start(stale, "work", "default", "beside")
+    assert leaves(main) in stale.refused("work")
+    for refs in (["origin/default:refs/heads/@"], ["work", "HEAD:refs/heads/main"]):
+        said = stale.refused(*refs)
+        assert f"without commit {main[:12]} of 'refs/heads/default'" in said
+    assert shown(clone, "default") == [main]
+    # nor does one that the same push takes away
+    clone.pushed(f"origin/default:{AT}")
+    stale.git("fetch", "-q")
+    assert "would leave" in stale.refused("work", f":{AT}")
+    assert shown(clone, "default", "@") == [main, main]
 
 
 def test_drafts_that_become_obsolete_are_left_and_others_are_not(

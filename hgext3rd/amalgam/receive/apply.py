@@ -272,12 +272,19 @@ def _moved(
         line = _(b"'%s' has changed, too: fetch it") % ref
         if old and new and not _is_forward(after.view, old, new):
             kind, name = before.stands_for(ref) or ("", b"")
-            is_held = kind == TIP and name not in before.with_main_line
-            if is_held and not _is_on_branch(after, ref, old):
+            is_free = name in before.with_main_line & after.with_main_line
+            is_lost = not _is_on_branch(after, ref, old)
+            if kind == TIP and is_lost and not is_free:
                 raise leaves_tip(store, before, ref)
             oid = pushed.get(hex_node(new)) or after.oids(store, [ref])[ref]
             line = _(b"warning: '%s' has left its commit for %s: fetch it")
-            line %= (ref, oid[:_SHORT])
+            if is_lost:
+                line = _(
+                    b"warning: '%s' has left %s, which is on no branch now, for %s"
+                )
+                line %= (ref, before.oids(store, [ref])[ref][:_SHORT], oid[:_SHORT])
+            else:
+                line %= (ref, oid[:_SHORT])
         lines.append(line)
     return _first(lines)
 

@@ -20,11 +20,11 @@ from mercurial import encoding
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
-from ..gitstore.git.refs import HEADS
+from ..gitstore.git.refs import HEADS, MAIN_LINES
 from ..records import Record
 from . import successors
 from .commands import ZERO
-from .refplan import TAG, TIP, leaves_tip
+from .refplan import BOOKMARK, TAG, TIP, branch_of, leaves_main_line, leaves_tip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -54,6 +54,8 @@ def arranged(
 
     ``chosen`` is the named branch of all new ones, if the pusher has chosen one.
     """
+    if lacking := _new_main_lines(plan, graph):
+        return Arrangement(plan, (), lacking)
     oids = graph.needed(plan.tips)
     tips = [it for it in plan.updates if it.kind == TIP and it.command.new != ZERO]
     refs = {it.command.new: it.command.ref for it in plan.updates if it.kind != TAG}
@@ -89,6 +91,29 @@ def arranged(
     elsewhere -= asked.intersection(left)
     beside = _beside(plan, graph, branches, above, elsewhere)
     return Arrangement(plan.refusing(refused), tuple(order), beside)
+
+
+def _new_main_lines(plan: RefPlan, graph: PushGraph) -> dict[bytes, bytes]:
+    """Return new main lines that would let their named branch leave a commit.
+
+    Those of a clone that lacks what others have pushed.
+    """
+    state = plan.state
+    refused = {}
+    for it in plan.updates:
+        is_new = it.command.old == ZERO != it.command.new
+        if it.kind != BOOKMARK or not is_new or it.name not in MAIN_LINES:
+            continue
+        branch = branch_of(plan, graph, it.command.new)
+        tip, ref = state.named.tips.get(branch), state.ref_of_tip(branch)
+        if branch in state.with_main_line or not tip or not ref:
+            continue
+        if _may_become_obsolete(plan, tip):
+            continue
+        if not _stays(plan, graph, ref, tip):
+            oid = state.oids(plan.store, [ref])[ref]
+            refused[it.command.ref] = leaves_main_line(ref, oid).sentence
+    return refused
 
 
 def _above_tips(
@@ -128,12 +153,12 @@ def _beside(
     ``left`` are the named branches that would lead elsewhere: that is refused if no
     branch leads to the tip then.
     """
-    state, view = plan.state, plan.state.view
+    state = plan.state
     refused: dict[bytes, bytes] = {}
     for name in left - state.with_main_line:
         ref, tip = state.ref_of_tip(name), state.named.tips[name]
-        if view[tip].mutable() and successors.is_wanted(plan.repo):
-            continue  # it may become obsolete, which is seen in the transaction
+        if _may_become_obsolete(plan, tip):
+            continue
         if not ref or _stays(plan, graph, ref, tip):
             continue
         new = [it for it in branches if branches[it] == name and it not in above[name]]
@@ -141,6 +166,11 @@ def _beside(
         refs = plan.leading_to(graph, new).values()
         refused |= {ref: sentence for its in refs for ref in its}
     return refused
+
+
+def _may_become_obsolete(plan: RefPlan, tip: bytes) -> bool:
+    """Return whether a tip can vanish in the transaction, which looks again."""
+    return bool(plan.state.view[tip].mutable() and successors.is_wanted(plan.repo))
 
 
 def _stays(plan: RefPlan, graph: PushGraph, ref: bytes, tip: bytes) -> bool:

@@ -431,11 +431,11 @@ class PushLimits(Record):
             )
 
     def explained(
-        self, refused: Sequence[Refusal], parents: Mapping[bytes, Sequence[bytes]]
+        self, refused: Sequence[Refusal], start: bytes
     ) -> tuple[list[bytes], PushRefusedError]:
         """Return lines about commits that are refused, and the refusal of a ref.
 
-        ``parents``: those of each pushed commit.
+        ``start``: the upstream of a rebase that makes the first of them again.
         """
         lines = []
         for it in refused[:_MOST_NAMED]:
@@ -444,8 +444,6 @@ class PushLimits(Record):
             lines.append(line)
         first = refused[0]
         short, text = first.oid[:_SHORT], self._text(first)
-        # the commit of tags is above a branch
-        start = short + b"~" if parents.get(first.oid, True) else b"--root"
         remedy = first.reason.remedy.replace(b"START", start)
         if len(refused) == 1:
             refusal = PushRefusedError(

@@ -64,9 +64,9 @@ def check_hidden(
             raise PushRefusedError(
                 _(
                     b"commit %s is a changeset here that is secret or obsolete; give "
-                    b"it another id: git commit --amend --no-edit"
+                    b"it another id: git rebase -f -r %s~"
                 )
-                % oid[:_SHORT]
+                % (oid[:_SHORT], oid[:_SHORT])
             )
 
 
@@ -191,7 +191,9 @@ class PushRun:
         problem = None
         try:
             self._run()
-        except Exception as exc:
+        except BaseException as exc:  # a hook in Python may exit
+            if isinstance(exc, KeyboardInterrupt) and not self._is_applied:
+                raise  # a signal ends the process, which says nothing more
             self._log(exc)
             problem = apply.refusal_of(exc)
             is_ours = isinstance(exc, PushRefusedError) or self._is_begun
@@ -410,9 +412,30 @@ class PushRun:
                 sentences.setdefault(ref, self._explained([cause], graph))
         return sentences
 
+    def _upstream(self, oid: bytes, graph: PushGraph) -> bytes:
+        """Return the upstream for git-rebase(1) that makes ``oid`` again.
+
+        If a merge above it has a known parent, that is the newest of these: git-rebase
+        would make known commits again, too.
+        """
+        if oid not in graph.parents:
+            return oid[:_SHORT] + b"~"  # the commit of tags is above a branch
+        above = {oid}
+        for other, parents in graph.parents.items():
+            if not above.isdisjoint(parents):
+                above.add(other)
+        tips = above.difference(*(graph.parents[it] for it in above))
+        base = graph.base(graph.needed([*tips][:1]))
+        if len(base) > 1:
+            rev = self._push.pusher.repo.unfiltered().changelog.rev
+            newest = max(base, key=lambda it: rev(bin_node(base[it])))
+            return newest[:_SHORT]
+        return oid[:_SHORT] + b"~" if graph.parents[oid] else b"--root"
+
     def _explained(self, refused: Sequence[Refusal], graph: PushGraph) -> bytes:
         """Describe refused commits to the pusher; return the sentence for a ref."""
-        lines, refusal = self._push.limits.explained(refused, graph.parents)
+        start = self._upstream(refused[0].oid, graph)
+        lines, refusal = self._push.limits.explained(refused, start)
         self._said += [line for line in lines if line not in self._said]
         return refusal.sentence
 
@@ -449,7 +472,7 @@ class PushRun:
         self._is_begun = True
         try:
             lines = apply.apply(push.pusher, push.store, changes, self._note_applied)
-        except Exception as exc:
+        except BaseException as exc:  # as above; or a signal over ssh
             if not self._is_applied and not apply.is_abandoned(push.pusher.repo):
                 raise
             self._log(exc)
@@ -483,7 +506,7 @@ class PushRun:
             return is_lost or self._push.quarantine.has_lost_packs()
         return False
 
-    def _log(self, exc: Exception) -> None:
+    def _log(self, exc: BaseException) -> None:
         """Let the operator know of a failure that is no refusal."""
         if not apply.is_expected(exc):
             problem = stringutil.forcebytestr(exc)

@@ -203,12 +203,28 @@ def leaves_tip(store: GitStore, state: RefState, ref: bytes) -> PushRefusedError
     oid = state.oids(store, [ref])[ref][:_SHORT]
     if not oid:  # it was just made, and the pusher cannot know it
         return PushRefusedError(RACED)
+    sentence = _(
+        b"'%s' would leave commit %s, which would be on no branch; git fetch, and "
+        b"rebase onto it"
+    ) % (ref, oid)
+    free = (name for name in MAIN_LINES if HEADS + name not in state.refs)
+    if name := next(free, None):
+        way = _(b", or make a branch for the main line: git push origin COMMIT:%s")
+        sentence += way % (HEADS + name)
+    return PushRefusedError(sentence)
+
+
+def leaves_main_line(ref: bytes, oid: bytes) -> PushRefusedError:
+    """Return the refusal of a new main line without the tip of its named branch.
+
+    ``ref`` is that of the branch, and ``oid`` its commit.
+    """
     return PushRefusedError(
         _(
-            b"'%s' would leave commit %s, which would be on no branch; rebase onto it, "
-            b"or make a branch for the main line: git push origin COMMIT:refs/heads/@"
+            b"it would be the main line without commit %s of '%s', which is on no "
+            b"other branch; git fetch, and push that commit, or a branch to it first"
         )
-        % (ref, oid)
+        % (oid[:_SHORT], ref)
     )
 
 
@@ -297,7 +313,7 @@ class RefPlan(Record):
                 return update
         if branches and not self.state.refs:
             first = branches[0]
-            on_default = _branch(self, graph, first.command.new) == b"default"
+            on_default = branch_of(self, graph, first.command.new) == b"default"
             is_new = b"default" not in self.state.view.branchmap()
             if b"tips" in self.store.config.refs and on_default and is_new:
                 command = RefCommand(ZERO, first.command.new, HEADS + b"default")
@@ -503,7 +519,7 @@ def _new_tips(plan: RefPlan, graph: PushGraph, chosen: bytes) -> set[bytes]:
     if b"tips" not in plan.store.config.refs:
         return set()
     new = {it.command.new for it in plan.updates if it.command.new in graph.parents}
-    branches = {chosen or _branch(plan, graph, oid) for oid in new}
+    branches = {chosen or branch_of(plan, graph, oid) for oid in new}
     there = plan.state.named.tips.keys() | plan.repo._bookmarks.keys()
     return {escaped(encoding.fromlocal(name)) for name in branches - there}
 
@@ -518,7 +534,7 @@ def _checked(
     command, shown = update.command, update.command.ref.removeprefix(HEADS)
     is_new = command.new in graph.parents
     is_chosen = bool(chosen and is_new)
-    branch = chosen if is_chosen else _branch(plan, graph, command.new)
+    branch = chosen if is_chosen else branch_of(plan, graph, command.new)
     if is_chosen and update.kind == TIP:
         raise PushRefusedError(
             _(b"it is the Mercurial branch '%s'; push '%s' to a new branch")
@@ -628,7 +644,7 @@ def _is_above(view: RepoT, graph: PushGraph, oid: bytes, rev: int) -> bool:
     return rev in view.changelog.ancestors(revs, stoprev=rev, inclusive=True)
 
 
-def _branch(plan: RefPlan, graph: PushGraph, oid: bytes) -> bytes:
+def branch_of(plan: RefPlan, graph: PushGraph, oid: bytes) -> bytes:
     """Return the named branch that a commit is, or will be on."""
     known = graph.first_known(oid)
     if known is None:
