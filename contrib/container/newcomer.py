@@ -1,4 +1,4 @@
-"""Follow the pages as a newcomer, with what they ask for: newcomer.py ROOT WHEEL.
+"""Follow the pages as a newcomer, with their requirements: newcomer.py ROOT WHEEL.
 
 ROOT is of debootstrap --variant=minbase trixie, and is changed. What is typed is what
 the pages have. Only this is added: a user, contents and names of people, repositories
@@ -133,7 +133,7 @@ class Newcomer:
         self.part("serving-git.rst", served, alone=True)
 
     def start_again(self) -> None:
-        """Remove what serving-git.rst has made, for another page."""
+        """Remove users and files of serving-git.rst, for another page."""
         removed = "/etc/nginx/conf.d/* /etc/mercurial /srv/hg /usr/local/bin/hg"
         removed += " /etc/apache2/sites-enabled/* /etc/uwsgi/apps-enabled/*"
         self.part("start again", [f"rm -rf /clients {removed}"])
@@ -218,7 +218,7 @@ def noninteractive(command: str) -> str:
 
 
 def trial() -> list[str]:
-    """Return what hosting.rst has for names and certificates to try."""
+    """Return the lines of hosting.rst for names and certificates to try."""
     needs = section("docs/hosting.rst", "What you need")
     return [line for line in needs if not line.startswith("apt ")]
 
@@ -238,7 +238,7 @@ def block(page: str, has: str) -> str:
 
 
 def section(page: str, *titles: str) -> list[str]:
-    """Return what sections of a page have to type; what the whole page has if none."""
+    """Return the lines to type of sections of a page; of the whole page if none."""
     text = (ROOT / page).read_text()
     parts = re.split(r"(?m)^(?=\S.*\n(?:=+|-+)\n)", text)
     commands: list[str] = []
@@ -252,7 +252,7 @@ def section(page: str, *titles: str) -> list[str]:
 
 
 def steps(text: str) -> Iterator[str]:
-    """Yield what the blocks of a text have to type."""
+    """Yield the lines to type of the blocks of a text."""
     for found in BLOCK.finditer(text):
         yield from typed(textwrap.dedent(found[1]).strip("\n"))
 
@@ -269,7 +269,7 @@ def typed(block: str, prompt: str = "$ ") -> Iterator[str]:
         if line.startswith(prompt):
             yield line.removeprefix(prompt)
     if " commit " in block:
-        yield "sleep 1"  # the page says that what follows comes a second later
+        yield "sleep 1"  # the page says that the next lines come a second later
 
 
 if __name__ == "__main__":

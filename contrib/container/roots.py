@@ -19,7 +19,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 POLICY = "#!/bin/sh\nexit 101\n"
 _DIRECTORIES = ("dev", "etc", "home", "proc", "root", "run", "srv", "usr", "var/log")
 _LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-#: Of this machine's ``/etc``: what programs of ``/usr`` read, and no user's choice.
+#: Of this machine's ``/etc``: files for programs of ``/usr``, and no user's choice.
 _ETC = (
     *("alternatives", "ca-certificates.conf", "debian_version", "default"),
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "login.defs", "mime.types"),

@@ -188,11 +188,11 @@ class Demo:
             )
             (clone / "NEWS").write_text("pushed by git\n")
             _output([*git, "add", "NEWS"])
-            _output([*git, "commit", "-q", "-m", "say what is new"])
+            _output([*git, "commit", "-q", "-m", "tell the news"])
             self.timed("git push of a commit", [*git, "push", "-q"])
         oid = _output([*git, "rev-parse", "HEAD"]).decode().strip()
         said = _output(self.hg_command("log", "-r", "tip", "-T", "{gitnode} {desc}"))
-        self.expect("what was pushed", said.decode(), f"{oid} say what is new")
+        self.expect("pushed commit", said.decode(), f"{oid} tell the news")
 
     def publish(self, changesets: int) -> None:
         """Make bundles, and have them advertised."""

@@ -30,7 +30,7 @@ STORE = (
 
 MMAP_THRESHOLD = (b"storage", b"revlog.mmap.index:size-threshold")
 """Mercurial's own item for the least size of a mapped index."""
-# A smaller index is read in less time than it takes to load what maps it.
+# To read a smaller index takes less time than to load the modules that map it.
 _LEAST_MAPPED_BYTES = 8 << 20
 
 _TRUSTED, _UNTRUSTED = False, True
@@ -407,7 +407,7 @@ def is_enabled(ui: UiT) -> bool:
 def least_mapped(ui: UiT, stock_bytes: int | None) -> int | None:
     """Return the size from which on indexes are mapped, if ``experimental`` is silent.
 
-    ``stock_bytes`` is what Mercurial resolved; ``None`` for no index at all.
+    ``stock_bytes``: the size that Mercurial resolved; ``None`` for no index at all.
     """
     if stock_bytes is None or ui.hasconfig(*MMAP_THRESHOLD):
         return stock_bytes

@@ -2,7 +2,7 @@
 
 Each has a program in ``programs``, called ``PROGRAM STEP DIRECTORY ARGUMENT`` with
 ``URL`` in the environment. Local work that no server sees is done by real git. It also
-says what is served, and whether the client's repository is sound and has it.
+lists the served refs, and checks whether the client's repository is sound and has it.
 """
 
 from __future__ import annotations
@@ -199,9 +199,9 @@ def _by_ref(lines: str) -> dict[str, str]:
     return {ref: oid for oid, ref in pairs}
 
 
-def _same(what: str, found: object, expected: object) -> None:
+def _same(name: str, found: object, expected: object) -> None:
     if found != expected:
-        raise StepError(f"{what}: found {found}, expected {expected}")
+        raise StepError(f"{name}: found {found}, expected {expected}")
 
 
 _ALL = (

@@ -16,7 +16,7 @@ import asyncssh
 
 
 async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
-    """Run the command of the key, for what a client asks."""
+    """Run the command of the key, whatever a client asks."""
     environment = os.environ | {"SSH_ORIGINAL_COMMAND": process.command or ""}
     if version := process.env.get("GIT_PROTOCOL"):
         environment["GIT_PROTOCOL"] = version

@@ -71,7 +71,7 @@ def test_everything_derived_may_be_removed_under_a_running_server(
             assert published.named() <= published.live_names()
             clone_all(served, tmp_path, tip)
             assert "clonebundles" in served.capabilities()
-    # what follows changes by itself makes all again
+    # exports and bundles by changes come back by themselves
     shutil.rmtree(published.dot_hg / "amalgam")
     tip = published.commit()
     with published.served() as served:

@@ -39,7 +39,7 @@ _PLAN = re.compile(r"1\.\.[1-9]\d*")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what the arguments ask for; 1 if a test fails that is no exception."""
+    """Run the files of the arguments; 1 if a test fails that is no exception."""
     parser = argparse.ArgumentParser(prog="gittests", description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help="git, built")
     parser.add_argument("--hg", type=Path, required=True)
@@ -85,7 +85,7 @@ def read_exceptions(path: Path) -> set[str]:
 
 
 def write_backend(directory: Path, source: Path, hg: Path) -> None:
-    """Write what git's tests take for git-http-backend, and its configuration."""
+    """Write a program in the place of git-http-backend, and its configuration."""
     git = source / "bin-wrappers/git"
     hgrc = directory / "hgrc"
     hgrc.write_text(HGRC.format(git=git))

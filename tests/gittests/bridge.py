@@ -3,11 +3,11 @@
 A test of git makes bare repositories, and looks into them. So the first request for one
 pushes its branches into a new Mercurial repository, through amalgam. If the test has
 changed the bare repository meanwhile, there is another new one. After a push to hgweb,
-the bare repository gets what hgweb shows to git.
+the bare repository gets the refs and objects that hgweb shows.
 
 Plain tags are set by hand, in a changeset without parents: if they were pushed, there
-would be a commit on top of a branch of the test. What amalgam refuses is missing in
-hgweb.
+would be a commit on top of a branch of the test. A ref that amalgam refuses is missing
+in hgweb.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Served:
         return hg("-R", str(self.repository), *arguments)
 
     def take_back(self, before: dict[str, str]) -> None:
-        """Give the bare repository what has changed since refs were ``before``."""
+        """Give the bare repository the changes since refs were ``before``."""
         now = refs_of(self.store)
         changes = [
             f"update {ref} {oid}" for ref, oid in now.items() if before.get(ref) != oid
@@ -166,12 +166,12 @@ def refs_of(repository: Path) -> dict[str, str]:
 
 
 def git(repository: Path, *arguments: str, given: str = "") -> str:
-    """Return what git prints."""
+    """Return the output of git."""
     return _run([GIT, "-C", str(repository), *arguments], given)
 
 
 def hg(*arguments: str) -> str:
-    """Return what Mercurial prints."""
+    """Return the output of Mercurial."""
     return _run([HG, *arguments], "")
 
 

@@ -1,4 +1,4 @@
-"""Pages as a newcomer follows them, where only what they ask for is installed."""
+"""Pages as a newcomer follows them, with their requirements alone."""
 
 from __future__ import annotations
 

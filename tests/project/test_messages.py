@@ -99,7 +99,7 @@ def test_messages_are_lower_case_without_full_stop() -> None:
             assert not text.endswith("."), (module, text)
 
 
-#: What begins the next thing to type.
+#: Beginnings of the next thing to type.
 NEXT_STEPS = ("; ", "(expected ", "(did you mean ")
 #: Refusals that another place has the sentence of, or git the words.
 SAID_ELSEWHERE = {"RACED", "_HISTORY_CHANGED", "sentence", "utf8_of(message + hint)"}

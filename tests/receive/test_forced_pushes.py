@@ -1,4 +1,4 @@
-"""What leaves a branch by a forced push, and named branches that must not follow it."""
+"""Commits that a forced push takes off a branch, and named branches that stay."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def amended(clone: Clone, commit: str) -> str:
 
 
 def shown(clone: Clone, *names: str) -> list[str]:
-    """Return what branches of the server are."""
+    """Return the commits of branches of the server."""
     clone.git("fetch", "-q", "--prune")
     return clone.git("rev-parse", *(f"origin/{name}" for name in names)).split()
 

@@ -57,7 +57,7 @@ def test_option_that_cannot_be_is_refused(
 
 
 def test_option_that_cannot_be_refuses_deletions_too(server: PushServer) -> None:
-    """Also of what is gone, which would be a success."""
+    """Also of a missing ref, which would be a success."""
     clone = server.existing("clone")
     said = clone.refused("-o", "branch=new", ":refs/heads/gone")
     assert "gone (no new commits for the Mercurial branch 'new'; " in said

@@ -2,7 +2,7 @@
 
 The list is that of commits which git-cinnabar loses, or fails on, and of what git
 refuses (``receive.fsckObjects``). What is refused can never be fetched, and others of
-the push are accepted. What git finds in the content of a file ends the whole push.
+the push are accepted. A problem in the content of a file ends the whole push.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_each_commit_has_its_sentence(
             assert clone.git("rev-parse", f"origin/{name}") == oid
 
 
-#: What a refusal tells to type.
+#: Commands in refusals.
 REMEDY = re.compile(r"git rebase -f -r (--[a-z-]+ )?([0-9a-f]+~|--root)")
 REMEDIED_TREES = {"group-write", "padded", "unsorted"}
 

@@ -69,7 +69,7 @@ def test_git_is_asked_for_capabilities_once(store: Exported, tmp_path: Path) -> 
 
 
 def environ_of(path: str, query: str) -> dict[str, Any]:
-    """Return what a WSGI server gives hgweb with a request."""
+    """Return the WSGI environment of a request."""
     return {
         "REQUEST_METHOD": "GET",
         "SCRIPT_NAME": "",

@@ -1,4 +1,4 @@
-"""What a client of a push gets while Mercurial and its hooks work."""
+"""Answers to a push while Mercurial and its hooks work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A root of this machine without Mercurial, and what stands in for the registry.
+"""A root of this machine without Mercurial, and a stand-in for the registry.
 
 ``roots`` is beside the scripts for releases, where only tests find it.
 """

@@ -39,7 +39,7 @@ _LONGEST_SECONDS = 300
 _FETCH, _PUSH = "git-upload-pack", "git-receive-pack"
 _UNKNOWN = "1" * 40
 _ODD_IDS = (_UNKNOWN, NOTHING, "z" * 40, _UNKNOWN[:12], "A" * 40, "")
-#: What a name in braces may be, the usual first: most requests are drawn from that.
+#: Values of a name in braces, the usual first: most requests have that.
 _GRAMMAR: dict[str, tuple[str, ...]] = {
     "number": ("1", "2", "0", "50", "-1", "99999999999", "x", ""),
     "ref": (
@@ -85,7 +85,7 @@ _MARKS = (FLUSH, DELIMITER, b"0002", b"0003", b"0004", b"fff0", b"zzzz", b"")
 
 
 class _Draw(random.Random):
-    """What one request is drawn from."""
+    """The source of one request."""
 
     def __init__(self, seed: str, ids: Iterable[str], hidden: Iterable[str]) -> None:
         super().__init__(seed)
@@ -152,7 +152,7 @@ class _Draw(random.Random):
 
 
 class _Sender:
-    """A server, and what its answers have to be."""
+    """A server, and its expected answers."""
 
     def __init__(self, web: WebServer, root: Path, counts: Counter[str]) -> None:
         self._web, self._root = web, root
@@ -205,11 +205,11 @@ class _Sender:
 
 
 @contextlib.contextmanager
-def _named(what: str, body: bytes = b"") -> Iterator[None]:
+def _named(place: str, body: bytes = b"") -> Iterator[None]:
     try:
         yield
     except (AssertionError, subprocess.TimeoutExpired, IndexError, ValueError) as exc:
-        raise AssertionError(f"{what}: {exc!r}\n{body!r}") from exc
+        raise AssertionError(f"{place}: {exc!r}\n{body!r}") from exc
 
 
 def _oracle(
@@ -283,7 +283,7 @@ class _Developer:
     def __init__(self, clone: Clone) -> None:
         self._clone = clone
         base = clone.head()
-        # each above what stands before it, in most cases
+        # each above the one before, in most cases
         self.ids = [base, *(clone.commit(f"new{number}") for number in range(4))]
         clone.git("checkout", "-q", "-b", "side", base)
         self.ids.append(clone.commit("side"))
@@ -330,7 +330,7 @@ class _Developer:
             return bytes(pack)
         at = draw.randrange(len(pack))
         pack = pack[:at] + bytes([draw.randrange(256)]) + pack[at + 1 :]
-        if draw.chance(0.5):  # only what is in it is wrong
+        if draw.chance(0.5):  # only its content is wrong
             pack = pack[:-20] + hashlib.sha1(pack[:-20]).digest()
         return bytes(pack[: draw.randrange(len(pack))] if draw.chance(0.1) else pack)
 
@@ -343,10 +343,10 @@ def pushes(place: Path, seconds: float, seed: int) -> Counter[str]:
     for round_ in itertools.count():
         if time.monotonic() > end:
             break
-        what = f"round {round_} of pushes of seed {seed}"
+        stage = f"round {round_} of pushes of seed {seed}"
         directory = place / f"round-{round_}"
         directory.mkdir(parents=True)
-        with _named(f"after {what}"), pushable(directory) as server:
+        with _named(f"after {stage}"), pushable(directory) as server:
             server.hg("git::export")
             # the commits are those of each round
             developer = developer or _Developer(server.clone(str(place / "clone")))

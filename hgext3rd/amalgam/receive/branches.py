@@ -96,7 +96,7 @@ def arranged(
 def _new_main_lines(plan: RefPlan, graph: PushGraph) -> dict[bytes, bytes]:
     """Return new main lines that would let their named branch leave a commit.
 
-    Those of a clone that lacks what others have pushed.
+    Those of a clone that lacks commits of others.
     """
     state = plan.state
     refused = {}

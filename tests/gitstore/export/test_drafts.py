@@ -339,7 +339,7 @@ def test_publication_converts_nothing(stacks: Exported) -> None:
     assert len(stacks.docket()["published"]) == 2
     check(stacks)
     assert "no differences" in stacks.hg("git::verify", "--full")
-    # the first conversion again moves what is public
+    # the first conversion again moves the public ones
     amend(stacks, "three", "amended\n")
     assert (exported(stacks).changesets, stacks.docket()["published"]) == (13, [])
     check(stacks)
