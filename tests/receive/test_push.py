@@ -260,6 +260,32 @@ def test_hook_that_fails_refuses_all(tmp_path: Path, hook: str) -> None:
         server.check()
 
 
+@pytest.mark.parametrize(("hook", "is_stored"), [("pretxnclose", 0), ("txnclose", 1)])
+def test_hook_in_python_that_exits_decides_like_any_other(
+    tmp_path: Path, hook: str, is_stored: int
+) -> None:
+    """Before the end of the transaction it refuses, after it nothing does."""
+    script = tmp_path / "exiting.py"
+    script.write_text(
+        "import os, sys\ndef run(ui, repo, **kwargs):\n"
+        f"    if os.path.exists({str(tmp_path / 'flag')!r}):\n        sys.exit(0)\n"
+    )
+    hgrc = f"[hooks]\n{hook} = python:{script}:run\n"
+    with pushable(tmp_path, hgrc=hgrc) as server:
+        clone = server.clone()
+        (tmp_path / "flag").touch()
+        before = len(server.log())
+        clone.commit("new")
+        if is_stored:
+            clone.pushed("default")
+        else:
+            said = clone.refused("default")
+            assert "the server failed; nothing was changed; ask its operator" in said
+        assert "git push failed: SystemExit" in server.web.said()
+        assert len(server.log()) == before + is_stored
+        server.check()
+
+
 def test_quiet_push_tells_warnings_refusals_and_hooks_output(tmp_path: Path) -> None:
     with pushable(tmp_path) as server:
         clone = server.clone()

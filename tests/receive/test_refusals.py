@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from testlib.environment import git, hg
@@ -142,7 +143,7 @@ def test_each_commit_has_its_sentence(
 
 
 #: Commands in refusals.
-REMEDY = re.compile(r"git rebase -f -r (--[a-z-]+ )?([0-9a-f]+~|--root)")
+REMEDY = re.compile(r"git rebase -f -r (--[a-z-]+ )?([0-9a-f]+~?|--root)")
 REMEDIED_TREES = {"group-write", "padded", "unsorted"}
 
 
@@ -183,6 +184,29 @@ def test_remedies_of_refusals_remedy_them(
         mended.append(f"{clone.head()}:refs/heads/{name}")
     clone.pushed(*mended)
     clone.git("checkout", "-qf", "--detach", base)
+
+
+def test_remedy_of_a_merge_leaves_the_commits_of_others(
+    tmp_path: Path,
+) -> None:
+    """A side branch has the signed commit; the other parent is somebody else's."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        given = COMMITS["signed"][0]
+        signed = GitObjects(clone.root / ".git").commit(
+            clone.head(),
+            **given,  # type: ignore[arg-type]
+        )
+        other = server.clone("other").commit("theirs")
+        server.existing("other").pushed("default")
+        clone.git("pull", "-q", "--ff-only")
+        clone.git("merge", "-q", "--no-ff", "-m", "merge", signed)
+        found = REMEDY.search(clone.refused("default"))
+        assert found
+        assert found[2] == other[:12]
+        clone.git(*found[0].split()[1:])
+        clone.pushed("default")
+        server.check()
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,7 @@ class PushRun:
             text = _(b"warning: push option '%s' has no meaning on this server")
             self._said.append(text % option[:_LONGEST_SHOWN])
         raced: set[bytes] = set()
+        lines: list[bytes] = []
         with tempfile.TemporaryFile(dir=push.quarantine.directory.path) as out:
             for _try in range(_MOST_TRIES):
                 # 2. to 6. without a lock
@@ -235,11 +236,17 @@ class PushRun:
                 if not ready:
                     return
                 # 7. the same refs still? then one transaction of Mercurial's
-                with listening(push.pusher, self._said), apply.locked(push.pusher):
-                    moved = self._raced(ready, options)
-                    if not moved:
-                        lines = self._apply(ready, options, out)
-                        break
+                try:
+                    with listening(push.pusher, self._said), apply.locked(push.pusher):
+                        moved = self._raced(ready, options)
+                        if not moved:
+                            lines = self._apply(ready, options, out)
+                            break
+                except BaseException as exc:  # also a hook that exits, or a signal
+                    if not self._is_applied:
+                        raise
+                    self._log(exc)  # the client need not know of errors after that
+                    break
                 raced |= moved.intersection(it.ref for it in push.request.commands)
             else:
                 raise PushRefusedError(RACED)
@@ -420,12 +427,12 @@ class PushRun:
         """
         if oid not in graph.parents:
             return oid[:_SHORT] + b"~"  # the commit of tags is above a branch
-        above = {oid}
+        above, tip = {oid}, oid
         for other, parents in graph.parents.items():
             if not above.isdisjoint(parents):
                 above.add(other)
-        tips = above.difference(*(graph.parents[it] for it in above))
-        base = graph.base(graph.needed([*tips][:1]))
+                tip = other
+        base = graph.base(graph.needed([tip]))
         if len(base) > 1:
             rev = self._push.pusher.repo.unfiltered().changelog.rev
             newest = max(base, key=lambda it: rev(bin_node(base[it])))
@@ -472,12 +479,10 @@ class PushRun:
         self._is_begun = True
         try:
             lines = apply.apply(push.pusher, push.store, changes, self._note_applied)
-        except BaseException as exc:  # as above; or a signal over ssh
-            if not self._is_applied and not apply.is_abandoned(push.pusher.repo):
+        except BaseException as exc:
+            if self._is_applied or not apply.is_abandoned(push.pusher.repo):
                 raise
             self._log(exc)
-            if self._is_applied:  # the client need not know of errors after that
-                return []
             raise PushRefusedError(
                 _(b"the server failed; its operator has to run hg recover")
             ) from None
