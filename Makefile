@@ -133,6 +133,8 @@ PUSHES = 60
 PUSHES_BY_BOTH = 30
 # and those after which git, git-cinnabar and stock hg pull
 PUSHES_PULLED = 10
+# commits that are drawn from git's grammar, for each dialect
+DRAWN = 1000
 # directories of git repositories, and how many commits of each are pushed
 GIT_HISTORIES =
 GIT_COMMITS = 2000
@@ -149,6 +151,9 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 	  --pulled $(PUSHES_PULLED) $(foreach it,$(RECEIVERS),--receiver "$$TREE"/$(dir $(it))hg) \
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
+	@cd tests && $(BIN)/python3 -m oracle.drawn --commits $(DRAWN) --mode cinnabar \
+	  $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \
+	  --keep "$$TREE"/build/oracle-drawn --json "$$TREE"/build/oracle-drawn.json
 
 CLIENTS := build/clients
 NODE_MODULES := $(CACHE)/isomorphic-git-$(ISOMORPHIC_GIT)/node_modules

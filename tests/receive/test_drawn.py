@@ -1,0 +1,55 @@
+"""Commits of every form that git accepts: they come back, or are refused for a reason.
+
+``make oracle`` draws thousands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from oracle import drawn
+from testlib.gitgrammar import Drawn, Edit as TreeEdit, Entry, Verdict
+
+pytestmark = pytest.mark.slow
+
+_COMMITS = 60
+MODES = ["cinnabar"]
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_drawn_commits_come_back_or_are_refused_for_a_reason(
+    name: str, tmp_path: Path
+) -> None:
+    mode = drawn.MODES[name]
+    wanted = {Verdict.ACCEPTED, Verdict.WARNED}
+    (history, *_more) = drawn.histories(1, _COMMITS, _COMMITS, tmp_path, wanted)
+    if not mode.is_lossless:
+        history = drawn.flat(history)
+    found, wrong = drawn.problems_of(history, mode, tmp_path)
+    assert not wrong
+    assert found.accepted > _COMMITS // 4
+
+
+def test_an_unfounded_refusal_is_found(tmp_path: Path) -> None:
+    """The oracle itself: what is refused must have what is said of it."""
+    entry = Entry(b"100644", b".hg", b"")
+    history = [
+        drawn.Step(Drawn(), ()),
+        drawn.Step(Drawn(edits=(TreeEdit(0, entry),)), (0,)),
+    ]
+    mode = drawn.MODES["cinnabar"]
+    found, wrong = drawn.problems_of(history, mode, tmp_path)
+    assert not wrong
+    made, (plain, bad) = drawn.grown(tmp_path / "again.git", history)
+    assert [*found.refused] == [bad]
+    said = found.refused.pop(bad)
+    for unfounded in (
+        said.replace("Mercurial refuses a path", "the commit is signed"),
+        said.replace(bad[:12], plain[:12]),
+        "something else",
+    ):
+        found.refused = {bad: unfounded}
+        assert [*drawn.wrongs(made, found, mode, {})]
+    found.refused = {bad: said}
+    assert not [*drawn.wrongs(made, found, drawn.MODES["cinnabar-exact"], {})]

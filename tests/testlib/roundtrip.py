@@ -1,0 +1,113 @@
+"""The way of git commits through Mercurial, and who comes back.
+
+git pushes them to a server. Stock hg clones that, and has nothing but changesets.
+Another server exports the clone, and git fetches from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mercurial import error, pathutil, scmutil
+
+from .environment import HG, captured, git
+from .pushing import pushable
+from .webserver import ON, serving
+
+_FULLY = "refs/heads/*:refs/heads/*"
+_ANSWER = re.compile(r"^!\t[^\t]*:(\S+)\t\[[^\]]*\] \((.*)\)$")
+
+
+@dataclass
+class Returned:
+    """What became of commits."""
+
+    refused: dict[str, str] = field(default_factory=dict)
+    """Sentence of the server by oid."""
+    problems: list[str] = field(default_factory=list)
+    """What came back otherwise, and what Mercurial finds wrong."""
+    accepted: int = 0
+
+
+def travel(
+    place: Path,
+    source: Path,
+    oids: Sequence[str],
+    *options: str,
+    client: Path = HG,
+) -> Returned:
+    """Push commits of ``source``, a ref each, and fetch them from another server.
+
+    ``options`` are those of both servers. ``client`` is the stock hg between them.
+    """
+    found = Returned()
+    if not oids:
+        return found
+    names = {f"refs/heads/c{at}": oid for at, oid in enumerate(oids)}
+    with pushable(place, *options) as server:
+        # else the branch default would have to be the main line
+        server.hg("bookmark", "-r", "tip", "@")
+        refs = [f"+{oid}:{name}" for name, oid in names.items()]
+        command = ["git", "push", "--porcelain", server.web.url, *refs]
+        pushed = captured(command, source)
+        said = pushed.stdout.decode(errors="replace")
+        for line in said.splitlines():
+            if match := _ANSWER.match(line):
+                found.refused[names[match[1]]] = match[2]
+        errors = pushed.stderr.decode(errors="replace")
+        if (pushed.returncode and not found.refused) or "unpacker error" in said:
+            found.problems.append(errors)
+            return found
+        stay = {name: oid for name, oid in names.items() if oid not in found.refused}
+        found.accepted = len(stay)
+        _fetched(place / "first.git", server.web.url, stay, found)
+        copy = place / "copy"
+        clone = [client, "clone", "-qU", server.web.url, copy]
+        done = captured([str(it) for it in clone], place)
+        if done.returncode:
+            found.problems.append(f"hg clone: {done.stderr.decode(errors='replace')}")
+            return found
+    verified = captured([str(client), "verify", "-q"], copy)
+    if verified.returncode or verified.stdout or verified.stderr:
+        text = (verified.stdout + verified.stderr).decode(errors="replace")
+        found.problems.append(f"hg verify: {text}")
+    with serving(copy, *ON, *options) as web:
+        _fetched(place / "second.git", web.url, stay, found)
+    return found
+
+
+def _fetched(target: Path, url: str, refs: Mapping[str, str], found: Returned) -> None:
+    """Fetch from a server, and note what it has otherwise.
+
+    git hashes what it receives, and follows it to the last file.
+    """
+    git(target.parent, "init", "-q", "--bare", str(target))
+    done = captured(["git", "fetch", "-q", url, f"+{_FULLY}"], target)
+    if done.returncode:
+        text = done.stderr.decode(errors="replace")
+        found.problems.append(f"{target.name}: git fetch: {text}")
+        return
+    lines = git(target, "for-each-ref", "--format=%(refname) %(objectname)")
+    there = dict(line.split() for line in lines.decode().splitlines())
+    for name, oid in refs.items():
+        if there.get(name) != oid:
+            found.problems.append(f"{target.name}: {oid} is {there.get(name)}")
+
+
+@functools.cache
+def _auditor() -> pathutil.pathauditor:
+    return pathutil.pathauditor(b"/", realfs=False)
+
+
+def is_no_path_of_hg(path: bytes) -> bool:
+    """Tell whether Mercurial itself refuses a path in working copies."""
+    try:
+        _auditor()(path)
+        scmutil.checkfilename(path)
+    except error.Abort:
+        return True
+    return False
