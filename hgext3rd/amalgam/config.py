@@ -22,6 +22,7 @@ from mercurial.i18n import _
 
 from .configitems import (
     DIALECTS,
+    METADATA_DIALECT,
     MMAP_THRESHOLD,
     ROWS,
     configtable,
@@ -325,6 +326,11 @@ class GitConfig(Record):
     memory_bytes: int = row(b"amalgam.git.memory")
     path: bytes | None = row(b"amalgam.git.path")
     program: bytes = row(b"amalgam.git.program")
+
+    @property
+    def keeps_metadata(self) -> bool:
+        """Whether the dialect has metadata of git-cinnabar beside its commits."""
+        return self.dialect == METADATA_DIALECT
 
     @classmethod
     def from_ui(cls, ui: UiT, dialect: bytes = b"") -> GitConfig:

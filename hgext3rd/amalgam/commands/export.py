@@ -77,6 +77,12 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     _check_adoption(opts)
     revs = logcmdutil.revrange(repo, opts["rev"]) if opts["rev"] else None
     store = GitStore(repo, config)
+    if opts["metadata"] and not config.keeps_metadata:
+        raise error.InputError(
+            _(b"no metadata in dialect '%s': git-cinnabar gives other commit ids")
+            % config.dialect,
+            hint=_(b"export with '--dialect cinnabar' for git-cinnabar"),
+        )
     adopted = _adopt(ui, store, opts)
     if opts["metadata"] and store.adopted.exists():
         raise error.StateError(

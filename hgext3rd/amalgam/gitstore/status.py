@@ -240,7 +240,7 @@ class StoreStatus:
         self.pairs = {table: oidmap.count(table) for table in Table}
         oidmap.close()
         covered = docket.metadata_commit.covered
-        if not docket.adopted:
+        if store.config.keeps_metadata and not docket.adopted:
             self.metadata_behind = max(0, self.pairs[Table.CHANGESETS] - covered)
 
     def _judge(

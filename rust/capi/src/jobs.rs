@@ -12,6 +12,10 @@ macro_rules! with_dialect {
                 type $dialect = dialect::Cinnabar;
                 $job
             }
+            <dialect::HgGit as dialect::Dialect>::NAME => {
+                type $dialect = dialect::HgGit;
+                $job
+            }
             unknown => Err(Failure::bug(format!("unknown dialect '{unknown}'"))),
         }
     };

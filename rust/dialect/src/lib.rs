@@ -2,9 +2,10 @@
 //!
 //! A [`Dialect`] decides the commit of a changeset, the files of its tree, the changeset of a
 //! commit, and the metadata beside commits. Knows no store and no pack: `hg2git` and `git2hg` read
-//! and write, and are generic over the dialect. [`cinnabar`] is git-cinnabar's.
+//! and write, and are generic over the dialect. [`cinnabar`] is git-cinnabar's, [`hggit`] hg-git's.
 
 pub mod cinnabar;
+pub mod hggit;
 mod reason;
 
 use gitpack::Oid;
@@ -12,6 +13,7 @@ use gitpack::tree::Mode;
 use revlog::{Changeset, Node};
 
 pub use cinnabar::Cinnabar;
+pub use hggit::HgGit;
 pub use reason::Reason;
 
 /// Size limit of a commit object that becomes a changeset: several copies of it are in memory.

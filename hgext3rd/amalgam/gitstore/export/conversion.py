@@ -93,12 +93,12 @@ class ExportConversion(Record):
     check_texts: bool
     memory_bytes: int
     """Limit of anonymous memory."""
+    keeps_metadata: bool
+    """Whether to write metadata of git-cinnabar."""
     check_each_manifest: bool = False
     """If texts are checked: whether large manifests are not only sampled."""
     adopted: AdoptedInput | None = None
     """The adopted commits, unless the file is missing when a run starts."""
-    keeps_metadata: bool = True
-    """Whether to write metadata of git-cinnabar."""
 
     @classmethod
     def of(
@@ -123,6 +123,7 @@ class ExportConversion(Record):
             check_texts=config.check_texts,
             memory_bytes=config.memory_bytes,
             adopted=AdoptedInput(adopted) if adopted else None,
+            keeps_metadata=config.keeps_metadata,
         )
 
     @classmethod

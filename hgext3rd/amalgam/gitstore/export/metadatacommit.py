@@ -35,9 +35,9 @@ class Covers(Choice):
 def is_current(store: GitStore, docket: Docket, covers: Covers) -> bool:
     """Return whether ``docket`` has the commit of all changesets to be covered.
 
-    None is made of adopted commits: git-cinnabar has other ids.
+    None is made in other dialects or of adopted commits: git-cinnabar has other ids.
     """
-    if docket.adopted:
+    if docket.adopted or not store.config.keeps_metadata:
         return True
     segments = docket.segments if covers is Covers.ALL else docket.base.segments
     with contextlib.closing(store.maps.open(segments)) as oidmap:

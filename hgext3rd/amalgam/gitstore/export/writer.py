@@ -184,8 +184,10 @@ class StoreWriter:
         """Return whether the maps of ``layer`` exist."""
         exists = self._store.maps.directory.exists
         segments = (*layer.segments, *layer.metadata_segments)
-        has_both = bool(layer.segments) == bool(layer.metadata_segments)
-        return has_both and all(map(exists, map(os.fsencode, segments)))
+        has_all = bool(layer.metadata_segments) == (
+            self._store.config.keeps_metadata and bool(layer.segments)
+        )
+        return has_all and all(map(exists, map(os.fsencode, segments)))
 
     def has_heads(self, docket: Docket) -> bool:
         """Return whether git finds the commits of all exported heads."""

@@ -92,7 +92,9 @@ class _Verification:
         if findings.add(check_segments(maps, segments, deep)):
             self._leave_out(_(b"changesets, refs and objects"))
             return
-        has_metadata = not findings.add(metadata.check_presence(docket))
+        has_metadata = self._store.config.keeps_metadata and not findings.add(
+            metadata.check_presence(docket)
+        )
         with (
             contextlib.closing(self._store.open_map(docket)) as oidmap,
             contextlib.closing(self._store.open_metadata_map(docket)) as metadata_map,

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
+use dialect::Dialect;
 use git2hg::{
     ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset, Refusal,
     SurveyProgress,
@@ -21,6 +22,10 @@ use crate::message::Fields;
 /// `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    with_dialect!(message, D => convert_by::<D>(message, call))
+}
+
+fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let (commits, out) = (file(&mut message, "commits")?, file(&mut message, "out")?);
     let (mut trees, mut blobs): (Fields<'_>, Fields<'_>) =
         (message.take("trees")?, message.take("blobs")?);
@@ -28,7 +33,6 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
         (file(&mut trees, "requests")?, file(&mut trees, "answers")?);
     let (blob_requests, blob_answers) =
         (file(&mut blobs, "requests")?, file(&mut blobs, "answers")?);
-    let convert = with_dialect!(message, D => Ok(git2hg::convert::<D, _, _>))?;
     let dir = directory(&mut message, "scratch")?;
     let store = Store::new(message.take("store")?, encoding(message.take("encoding")?)?);
     let known: Vec<Fields<'_>> = message.take("known")?;
@@ -52,7 +56,7 @@ pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, F
     };
     let converted = call.supervise(|progress| {
         let watch = |stage: ConversionStage, done| progress.set(stage as u32, done, 0);
-        convert(pipes, &request, &out, &watch).map_err(Failure::from)
+        git2hg::convert::<D, _, _>(pipes, &request, &out, &watch).map_err(Failure::from)
     })?;
     let changesets: Vec<u8> = (converted.changesets.iter())
         .flat_map(|(oid, node)| [*oid.as_bytes(), *node.as_bytes()])
@@ -83,9 +87,12 @@ fn refusal(Refusal { oid, reason, detail }: &Refusal) -> Fields<'_> {
 /// has the ids of the refused commits, and the number of the reason for each. Phases: 0 commits,
 /// with an unknown total; 1 trees, with a growing total.
 pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    with_dialect!(message, D => survey_by::<D>(message, call))
+}
+
+fn survey_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let commits = file(&mut message, "commits")?;
     let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);
-    let survey = with_dialect!(message, D => Ok(git2hg::survey::<D>))?;
     message.end()?;
     let pipes: [&File; 3] = [&commits, &requests, &answers];
     let found = call.supervise(|progress| {
@@ -93,7 +100,7 @@ pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
         let watch = |SurveyProgress { stage, done, total }: SurveyProgress| {
             progress.set(stage as u32, done, total)
         };
-        survey(commits, requests, answers, &watch).map_err(Failure::from)
+        git2hg::survey::<D>(commits, requests, answers, &watch).map_err(Failure::from)
     })?;
     let (mut refused, mut reasons) = (Vec::new(), Vec::new());
     for (oid, reason) in found.refused() {
@@ -205,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_missing_pipe_is_a_bug() {
-        let refused = survey(Fields::default(), &Call::of_test()).expect_err("is refused");
+        let fields = Fields::default().with("dialect", "cinnabar");
+        let refused = survey(fields, &Call::of_test()).expect_err("is refused");
         assert_eq!(refused.to_string(), "field 'commits' is missing");
     }
 }
