@@ -247,6 +247,27 @@ perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
 	    $(PERF_VENV)/bin/python3 $$script "$$copy"/.hg/store \
 	      --json "$$copy"/../allocators.json --plot "$$copy"/../allocators.svg || exit 1; done; done
 
+# Hours and 10 GB: what one change costs where there are many names, and what JGit and git need
+# to replicate it. 2.2.0 has the queue that grew with the square of the heads.
+PERF_NAMES = 10000 50000 100000
+PERF_JGITS = 2.2.0.201212191850-r 3.0.0.201306101825-r $(JGIT)
+PERF_MANY = $(foreach size,$(PERF_NAMES),-r heads:heads=$(size) -r names:names=$(size) -r names-and-heads:names=$(size))
+.PHONY: perf-names
+perf-names: local $(PERF_VENV)/.ready $(PERF_JGITS:%=build/perf-jgit/%/push) ## one change among 100,000 names: exported, served, replicated
+	@$(BENCH) run start export-nothing export-one fetch-one fetch-first push-one -i cpu \
+	  -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg \
+	  $(PERF_MANY) --passes $(PASSES) --cache $(PERF) -o $(PERF)/names.json
+	@$(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-pulled \
+	  replicate-pulled-hidden -i cpu -m amalgam=$(BIN)/hg -m git=$(shell command -v git) \
+	  $(foreach jgit,$(PERF_JGITS),-m jgit-$(jgit)=jgit:"$$TREE"/build/perf-jgit/$(jgit)/push) \
+	  $(PERF_NAMES:%=-r names-and-heads:names=%) --passes $(PASSES) --cache $(PERF) -o $(PERF)/replication.json
+
+build/perf-jgit/%/push: contrib/perf/jgit/Push.java contrib/perf/jgit/pom.xml
+	@rm -rf $(@D)
+	mvn -q -B -f contrib/perf/jgit/pom.xml dependency:copy-dependencies -Djgit=$* -DoutputDirectory="$$TREE"/$(@D)
+	javac -nowarn -cp '$(@D)/*' -d $(@D) $<
+	@printf '#!/bin/sh\nexec java -cp "%s/*:%s" Push "$$@"\n' "$$TREE"/$(@D) "$$TREE"/$(@D) > $@ && chmod +x $@
+
 # Takes hours at low priority: not part of `test`. TESTS="test-strip.t ..." is a part of it.
 .PHONY: upstream
 upstream: local $(SDIST)/tests/run-tests.py ## Mercurial's own tests, with amalgam on

@@ -26,6 +26,9 @@ PROFILES: dict[str, type[Profile]] = {
     "many-files": shapes.ManyFiles,
     "deep-directories": shapes.DeepDirectories,
     "many-heads": shapes.ManyHeads,
+    "heads": shapes.Heads,
+    "names": shapes.Names,
+    "names-and-heads": shapes.NamesAndHeads,
     "large-files": shapes.LargeFiles,
 }
 

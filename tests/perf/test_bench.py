@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -30,6 +31,7 @@ from bench import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E40
     subject,
     tables,
 )
+from bench.benchmarks import BENCHMARKS  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 from bench.instruments import INSTRUMENTS  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
 from bench.report import (  # type: ignore[import-not-found,unused-ignore]  # noqa: E402
     comparison,
@@ -80,6 +82,36 @@ def test_subjects_of_one_run_are_compared_with_the_first() -> None:
         ("one", "slow"),
     ]
     assert [line.verdict.differs for line in lines[:2]] == [False, True]
+
+
+def test_the_exponent_is_that_of_processor_time_above_the_start() -> None:
+    found = made({"one": FIRST})
+    start = [
+        dataclasses.replace(one, benchmark="start", values={"cpu_seconds": 0.5})
+        for one in found.samples
+    ]
+    sizes = dict(zip(found.repositories, (100, 1000, 10000), strict=True))
+    rising = [
+        dataclasses.replace(
+            one,
+            values={
+                "cpu_seconds": 0.5 + sizes[one.repository],
+                "user_seconds": 0,
+            },
+        )
+        for one in found.samples
+    ]
+    served = [
+        dataclasses.replace(one, benchmark="served", values={"cpu_seconds": 0.5})
+        for one in found.samples
+    ]
+    found.samples = [*start, *rising, *served]
+    assert list(comparison.exponents(found)) == [
+        "export linear: one 100: 100.000 s, 1,000: 1000.000 s, 10,000: 10000.000 s "
+        "above start; exponent 1.00",
+        "served linear: one 100: 0.500 s, 1,000: 0.500 s, 10,000: 0.500 s; "
+        "exponent 0.00",
+    ]
 
 
 def test_results_survive_the_disk(tmp_path: Path) -> None:
@@ -374,6 +406,30 @@ def test_the_benchmark_of_the_readme_works(tmp_path: Path) -> None:
     runner.run(plan(tmp_path, *subjects, **more), found, lambda _: None)
     assert found.skipped == []
     assert len(found.samples) == 3
+
+
+@pytest.mark.slow
+def test_one_change_is_served_and_replicated(tmp_path: Path) -> None:
+    names = ("fetch-one", "push-one", "replicate-hidden", "replicate-pulled")
+    sizes = "names-and-heads:changesets=9,files=2,names=9"
+    more = {
+        "benchmarks": [BENCHMARKS[name] for name in names],
+        "repositories": [repository.prepare(sizes, tmp_path, HG)],
+        "instruments": [INSTRUMENTS["cpu"]],
+        "passes": 1,
+    }
+    found = results.Results({})
+    git = shutil.which("git")
+    subjects = (f"amalgam={HG}", f"git={git}")
+    given = plan(tmp_path, *subjects, **more)
+    with_hg = dataclasses.replace(given.subjects[1], hg=HG)
+    given = dataclasses.replace(given, subjects=[given.subjects[0], with_hg])
+    runner.run(given, found, lambda _: None)
+    assert found.skipped == []
+    assert {sample.benchmark for sample in found.samples} == {*names}
+    # a server's time is above zero, and not that of a whole start
+    served = [one for one in found.samples if one.benchmark == "fetch-one"]
+    assert all(one.values["cpu_seconds"] > 0 for one in served)
 
 
 def test_a_program_that_is_slowed_down_does_the_same(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -25,6 +26,9 @@ SIZES = {
     "many-files": ["--changesets=10", "--files=2000"],
     "deep-directories": ["--changesets=100", "--files=60"],
     "many-heads": ["--changesets=400", "--heads=300"],
+    "heads": ["--changesets=100", "--heads=300"],
+    "names": ["--changesets=100", "--names=300"],
+    "names-and-heads": ["--changesets=100", "--names=300"],
     "large-files": ["--changesets=8", "--megabytes=1"],
 }
 # The same with each Mercurial and Python. Whoever changes a generator changes these.
@@ -37,6 +41,9 @@ TIPS = {
     "many-files": "ca609c20196719fce5219e0dd9447b5570039531",
     "deep-directories": "982c1224406f4265b4a469f9abc3adc760e666a3",
     "many-heads": "6f7680e66d042c80c6f4bb3418b5ac63d156c373",
+    "heads": "b6cdebd402cee26ce546174541f4b19eb3a572b0",
+    "names": "efec1c7ea4a4f5875c0d66445f4c7c4caba6065e",
+    "names-and-heads": "b6cdebd402cee26ce546174541f4b19eb3a572b0",
     "large-files": "08abf93fedd9da4ddbb9a4b7914475bcbf203a66",
 }
 
@@ -185,6 +192,26 @@ def test_many_heads_each_have_a_bookmark(tmp_path: Path) -> None:
     assert len(log(repository, "heads(all())", "{rev}\n")) == 300
     assert len(log(repository, "bookmark()", "{rev}\n")) == 301
     assert log(repository, "bookmark('@')", "{bookmarks}") == ["@"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "changesets", "heads", "names"),
+    [
+        ("heads", 400, 301, 20),
+        ("names", 400, 1, 300),
+        ("names-and-heads", 400, 301, 300),
+    ],
+)
+def test_names_and_heads_are_many_and_their_dates_are_drawn(
+    tmp_path: Path, profile: str, changesets: int, heads: int, names: int
+) -> None:
+    repository = generate(tmp_path / profile, profile)
+    dates = [float(date) for date in log(repository, "all()", "{date}\n")]
+    assert len(dates) == changesets
+    later = sum(a < b for a, b in itertools.pairwise(dates))
+    assert 0.4 < later / changesets < 0.6
+    assert len(log(repository, "heads(all())", "{rev}\n")) == heads
+    assert len(hg(repository, "bookmarks", "-q").splitlines()) == names
 
 
 @pytest.mark.torture

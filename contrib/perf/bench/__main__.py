@@ -48,6 +48,7 @@ def _run(options: argparse.Namespace) -> None:
     runner.run(_plan(options, subjects, repositories, results), results, _say)
     results.write(options.output)
     _print_lines(list(comparison.within(results)))
+    _print_exponents(results)
 
 
 def _selfcheck(options: argparse.Namespace) -> None:
@@ -83,6 +84,7 @@ def _compare(options: argparse.Namespace) -> None:
     if not lines:
         raise InputError("the two have nothing in common")
     _print_lines(lines)
+    _print_exponents(after if options.after else before)
 
 
 def _report(options: argparse.Namespace) -> None:
@@ -178,6 +180,12 @@ def _print_lines(lines: list[comparison.Line]) -> None:
             f"{line.verdict.ratio:.3f} (noise up to {line.verdict.band:.3f}): "
             f"{line.verdict.words}"
         )
+
+
+def _print_exponents(results: Results) -> None:
+    """Say how cost grows, where a benchmark was run on repositories of two sizes."""
+    for line in comparison.exponents(results):
+        print(line)
 
 
 def _say(text: str) -> None:

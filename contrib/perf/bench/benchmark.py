@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .repository import Repository
+    from .server import Server
     from .subject import Subject
 
 Answer = dict[str, object]
@@ -40,6 +41,8 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
     """What is added to the environment."""
     directory: Path | None = None
+    server: Server | None = None
+    """Whose processor time is measured instead. It is stopped after the run."""
 
     def full_environment(self) -> dict[str, str]:
         """Return the environment: that of this process, sealed against its user."""
@@ -79,6 +82,9 @@ class Command:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             raise CommandError(f"more than {limit_seconds} s: {words}") from err
+        finally:
+            if self.server:
+                self.server.stop()
         if process.returncode:
             raise CommandError(f"exit {process.returncode}: {words}\n{stderr[-2000:]}")
         return stdout

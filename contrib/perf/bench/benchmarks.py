@@ -1,5 +1,7 @@
 """The benchmarks, by name: exports, bundles, and commands that read little.
 
+Those of many names are in ``names``.
+
 An export's commits differ with the subject's dialect, but not their contents: all have
 to have the same number of commits and the same tree at the tip. Those of amalgam and
 git-cinnabar have to have the same ids.
@@ -13,6 +15,7 @@ import shlex
 from pathlib import Path
 from typing import ClassVar
 
+from . import names
 from .benchmark import Answer, Benchmark, Command, Job
 
 _AMALGAM_GIT = Path(".hg", "amalgam", "git", "cinnabar.git")
@@ -199,5 +202,11 @@ def _digest(text: str) -> str:
 
 BENCHMARKS: dict[str, Benchmark] = {
     kind.name: kind()
-    for kind in (Export, ExportNothing, GitBundle, HgBundle, Log, Lookup)
+    for kind in (
+        *(Export, ExportNothing, GitBundle, HgBundle, Log, Lookup),
+        *(names.Start, names.ExportOne, names.FetchOne, names.FetchFirst),
+        *(names.PushOne, names.Replicate, names.ReplicateNothing),
+        *(names.ReplicateSeven, names.ReplicateHidden),
+        *(names.ReplicatePulled, names.ReplicatePulledHidden),
+    )
 }

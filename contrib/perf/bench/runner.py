@@ -122,7 +122,12 @@ def _take(plan: Plan, cell: _Cell, number: int) -> Sample:
     shutil.rmtree(files, ignore_errors=True)
     files.mkdir(parents=True)
     cell.benchmark.setup(cell.job)
-    measured = cell.instrument.measure(cell.benchmark.run(cell.job), files)
+    command = cell.benchmark.run(cell.job)
+    try:
+        measured = cell.instrument.measure(command, files)
+    finally:
+        if command.server:
+            command.server.stop()
     return Sample(
         benchmark=cell.benchmark.name,
         repository=cell.job.repository.name,

@@ -20,6 +20,7 @@ KINDS = {
     "fast-export": "an hg, whose fastexport is piped into git fast-import",
     "cinnabar": "a git-cinnabar with git-remote-hg beside it",
     "git": "a git, which works on what amalgam exported",
+    "jgit": "a program that pushes with JGit: contrib/perf/jgit/Push.java",
 }
 AGAIN = " (again)"
 
@@ -54,7 +55,7 @@ class Subject:
         program = Path(path).absolute()  # a venv's python is a symbolic link
         if not os.access(program, os.X_OK):
             raise InputError(f"'{path}' of subject '{name}' is no executable")
-        is_hg = kind not in ("cinnabar", "git")
+        is_hg = kind not in ("cinnabar", "git", "jgit")
         return cls(name, kind, program, program if is_hg else hg or Path("hg"))
 
     def again(self) -> Subject:

@@ -49,10 +49,14 @@ def plain_names(count: int, directories: int = 40) -> list[bytes]:
     return [b"dir%02d/file%05d.txt" % (i % directories, i) for i in range(count)]
 
 
-def plain_header(writer: Writer, rev: int) -> Header:
-    """The header of revision ``rev``: by anybody, a minute after the last one."""
+def plain_header(writer: Writer, rev: int, minute: int | None = None) -> Header:
+    """The header of revision ``rev``: by anybody, a minute after the last one.
+
+    Or at another ``minute``.
+    """
     description = b"%s (change %d)" % (writer.clause(), rev)
-    return Header(writer.pick(_PEOPLE), _EPOCH + 60 * rev, 0, description)
+    seconds = 60 * (rev if minute is None else minute)
+    return Header(writer.pick(_PEOPLE), _EPOCH + seconds, 0, description)
 
 
 def add_files(
@@ -67,7 +71,11 @@ def add_files(
 
 
 def edit_files(
-    history: History, writer: Writer, parent: Changeset, names: Iterable[bytes]
+    history: History,
+    writer: Writer,
+    parent: Changeset,
+    names: Iterable[bytes],
+    minute: int | None = None,
 ) -> Changeset:
     """Write a child of ``parent`` that changes one line of each of the files."""
     rev = len(history)
@@ -77,7 +85,7 @@ def edit_files(
         place = writer.below(len(lines))
         lines[place] = _line(writer, rev, place)
         changes[name] = FileChange(b"".join(lines))
-    return history.commit(parent, changes, plain_header(writer, rev))
+    return history.commit(parent, changes, plain_header(writer, rev, minute))
 
 
 def _line(writer: Writer, rev: int, place: int) -> bytes:

@@ -6,7 +6,7 @@ is a merge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .histories import NULL, FileChange
@@ -87,6 +87,65 @@ class ManyHeads(Profile):
             if position < length:
                 tip = edit_files(history, writer, tip, [writer.pick(names)])
         history.bookmarks[b"@"] = tip.rev
+
+
+@dataclass(frozen=True)
+class NamesAndHeads(Profile):
+    """A line of development, many heads on it, and a bookmark for each of these.
+
+    Dates are drawn, so they have nothing to do with the graph: a queue that is sorted
+    by date shows what it costs. ``changesets`` are those of the line.
+    """
+
+    changesets: int = 20_000
+    files: int = 20
+    names: int = 100_000
+
+    def build(self, history: History) -> None:
+        """Write the line; between its changesets, heads on those before."""
+        self._build(history, heads=self.names, names=self.names)
+
+    def _build(self, history: History, heads: int, names: int) -> None:
+        writer, files = self.writer(), plain_names(self.files)
+        minutes = 10 * (self.changesets + heads)
+        tip = add_files(history, writer, files)
+        line, named = [tip], [tip.rev]
+        for position in range(1, self.changesets + 1):
+            while len(named) <= heads * position // self.changesets:
+                file, minute = writer.pick(files), writer.below(minutes)
+                head = edit_files(history, writer, writer.pick(line), [file], minute)
+                named.append(head.rev)
+            if position < self.changesets:
+                file, minute = writer.pick(files), writer.below(minutes)
+                tip = edit_files(history, writer, tip, [file], minute)
+                # few are kept: each has the state of all files
+                line = [*line[-99:], tip]
+        for number in range(names):
+            rev = named[1 + number] if heads else writer.below(len(history))
+            history.bookmarks[b"rel/%03d/v%06d" % (number // 1000, number)] = rev
+
+
+@dataclass(frozen=True)
+class Heads(NamesAndHeads):
+    """A line of development, many heads on it, and twenty bookmarks."""
+
+    names: int = 20
+    heads: int = 100_000
+
+    def build(self, history: History) -> None:
+        """Write them."""
+        self._build(history, self.heads, min(self.names, self.heads))
+
+
+@dataclass(frozen=True)
+class Names(NamesAndHeads):
+    """A line of development, and many bookmarks on it."""
+
+    def build(self, history: History) -> None:
+        """Write them; the line is longer by as many changesets as there are names."""
+        replace(self, changesets=self.changesets + self.names)._build(
+            history, heads=0, names=self.names
+        )
 
 
 @dataclass(frozen=True)

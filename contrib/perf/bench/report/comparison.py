@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from hgext3rd.amalgam.perf.judgement import Judgement
 
     from ..results import Results, Sample
+
+_LEAST_SECONDS = 0.005
 
 Key = tuple[str, str, str]
 """Benchmark, repository, instrument."""
@@ -79,6 +83,66 @@ def between(before: Results, after: Results, base: str, other: str) -> Iterator[
             value = INSTRUMENTS[key[2]].measures
             first, second = _columns(by_subject, value), _columns(theirs[key], value)
             yield _line(key, value, first, base, second, other)
+
+
+def exponents(results: Results) -> Iterator[str]:
+    """Yield how processor time grows with size: a line for benchmark and subject.
+
+    Size is what a repository has most of: names, heads or changesets. The exponent is
+    the slope of a line through the logarithms of all samples. Where ``start`` was
+    measured, it is subtracted first, but not from the time of a server.
+    """
+    times: dict[tuple[str, str, str], list[tuple[int, list[float]]]] = {}
+    of_servers = set()
+    for (benchmark, repository, instrument), by_subject in sorted(
+        samples_by_subject(results).items()
+    ):
+        profile, size = _size(repository)
+        if instrument not in ("time", "cpu") or not size:
+            continue
+        for subject, taken in by_subject.items():
+            key = (benchmark, profile, subject)
+            row = (size, [one.values["cpu_seconds"] for one in taken])
+            times.setdefault(key, []).append(row)
+            if "user_seconds" not in taken[0].values:
+                of_servers.add(key)
+    for (benchmark, profile, subject), rows in times.items():
+        rows.sort(key=lambda row: row[0])
+        if len(rows) < 2 or benchmark == "start":
+            continue
+        starts = dict(times.get(("start", profile, subject.removesuffix(AGAIN)), []))
+        if (benchmark, profile, subject) in of_servers:
+            starts = {}
+        above = [
+            (size, statistics.median(taken) - statistics.median(starts.get(size, [0])))
+            for size, taken in rows
+        ]
+        yield (
+            f"{benchmark} {profile}: {subject} "
+            f"{', '.join(f'{size:,}: {seconds:.3f} s' for size, seconds in above)}"
+            f"{' above start' if starts else ''}; {_slope(above)}"
+        )
+
+
+def _size(repository: str) -> tuple[str, int]:
+    """Return profile and size of a repository that is generated; else no size."""
+    profile, _colon, options = repository.partition(":")
+    sizes = dict(re.findall(r"(\w+)=(\d+)", options))
+    found = [
+        int(sizes[name]) for name in ("names", "heads", "changesets") if name in sizes
+    ]
+    return profile, found[0] if found else 0
+
+
+def _slope(points: list[tuple[int, float]]) -> str:
+    """Return the exponent of growth, in words."""
+    if min(seconds for _size, seconds in points) <= _LEAST_SECONDS:
+        return "no exponent: nothing is measured"
+    slope, _constant = statistics.linear_regression(
+        [math.log(size) for size, _seconds in points],
+        [math.log(seconds) for _size, seconds in points],
+    )
+    return f"exponent {slope:.2f}"
 
 
 def _columns(by_subject: dict[str, list[Sample]], value: str) -> Columns:
