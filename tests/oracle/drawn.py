@@ -343,7 +343,7 @@ class _Run:
         """Let each mode have each history, and print a line about it."""
         options = self._options
         wanted = {Verdict.ACCEPTED: "accepted", Verdict.WARNED: "warned of"}
-        accepted = [
+        accepted = (
             (name, history)
             for verdicts, name, count in (
                 ({Verdict.ACCEPTED}, wanted[Verdict.ACCEPTED], options.commits),
@@ -352,7 +352,7 @@ class _Run:
             for history in histories(
                 options.first_seed, count, options.batch, self._place(), verdicts
             )
-        ]
+        )
         for at, (kind, history) in enumerate(accepted):
             self._check_git(history, kind)
             for name in options.mode:
@@ -417,7 +417,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     options.mode = options.mode or [*MODES]
-    options.client = options.client or [HG]
+    options.client = [it.absolute() for it in options.client or [HG]]
     return options
 
 

@@ -22,8 +22,14 @@ MEMORY_BYTES = 32 << 20
 class Target:
     """A Mercurial repository that gets commits, and which changesets these are."""
 
-    def __init__(self, root: Path, known: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        known: Mapping[str, str] | None = None,
+        dialect: bytes = b"cinnabar",
+    ) -> None:
         self.root = root
+        self.dialect = dialect
         self.known = {**(known or {})}
         self.bundle = root.parent / f"{root.name}-pushed.hg"
         self.chunks = b""
@@ -49,7 +55,7 @@ class Target:
             commits = new.needed(oids)
             made = convert.convert(
                 *(ui, repo, runner, commits, new.base(commits), out),
-                dialect=b"cinnabar",
+                dialect=self.dialect,
                 memory_bytes=memory_bytes,
             )
             end = out.tell()

@@ -61,6 +61,13 @@ class Drawn:
     """Whether the tree begins as an empty one, and not as that of the first parent."""
     edits: tuple[Edit, ...] = ()
 
+    @property
+    def after_parents(self) -> bytes:
+        """The commit object behind its parents."""
+        text = b"author %s\ncommitter %s\n" % (self.author, self.committer)
+        text += b"".join(header + b"\n" for header in self.headers)
+        return text + (b"" if self.body is None else b"\n" + self.body)
+
 
 class Verdict(enum.Enum):
     """What git says of an object that it receives."""
@@ -484,9 +491,7 @@ class Grown:
             tree = _edited(tree, places[edit.place % len(places)], edit.entry)
         text = b"tree %s\n" % self._tree(tree).encode()
         text += b"".join(b"parent %s\n" % it.encode() for it in parents)
-        text += b"author %s\ncommitter %s\n" % (drawn.author, drawn.committer)
-        text += b"".join(header + b"\n" for header in drawn.headers)
-        text += b"" if drawn.body is None else b"\n" + drawn.body
+        text += drawn.after_parents
         oid = write_object(self.path, "commit", text)
         if oid not in self.parents:
             self.oids.append(oid)
@@ -513,7 +518,7 @@ class Grown:
 
     def _inside(self, child: Child) -> frozenset[str]:
         if isinstance(child, str):
-            return frozenset()
+            return frozenset([child])  # git may look for a file there
         if child not in self._below:
             inner = child if isinstance(child, tuple) else ()
             own = frozenset([self._child(child)])

@@ -10,6 +10,7 @@ from pathlib import Path
 from .environment import git
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+GITLINK = b"160000"
 PLAIN = b"A U <a@x> 12 +0100"
 
 
@@ -83,7 +84,7 @@ def change(tree: dict[bytes, tuple[bytes, bytes]], draw: random.Random) -> None:
 
 
 def write_tree(repo: GitObjects, tree: dict[bytes, tuple[bytes, bytes]]) -> str:
-    """Write the trees of files: mode and content by path."""
+    """Write the trees of files: mode and content by path; of gitlinks, the oid."""
     entries: dict[bytes, tuple[bytes, bytes, str]] = {}
     below: dict[bytes, dict[bytes, tuple[bytes, bytes]]] = {}
     for path, (mode, content) in tree.items():
@@ -91,8 +92,13 @@ def write_tree(repo: GitObjects, tree: dict[bytes, tuple[bytes, bytes]]) -> str:
         if slash:
             below.setdefault(head, {})[rest] = mode, content
         else:
-            blob = write_object(repo.path, "blob", content)
-            entries[path] = mode, path, blob
+            is_link = mode == GITLINK
+            oid = (
+                content.decode()
+                if is_link
+                else write_object(repo.path, "blob", content)
+            )
+            entries[path] = mode, path, oid
     for name, inner in below.items():
         entries[name + b"/"] = b"40000", name, write_tree(repo, inner)
     return repo.tree(*(entries[name] for name in sorted(entries)))

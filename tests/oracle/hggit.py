@@ -1,0 +1,330 @@
+"""Both directions of the dialect hggit, compared with hg-git 1.2.0.
+
+    python3 -m oracle.hggit --hggit HG [--exports N] [--imports N] [--alternations N]
+
+Random histories of Mercurial (``testlib.hggithistories``) and given repositories are
+exported by hg-git and by amalgam: each changeset has to have the same commit. Random
+histories of git, and given ones, are imported by both: each commit has to have the same
+changeset. hg-git and amalgam take turns on one repository, and move no id. Ends with 1
+if anything differs. What ends a conversion of hg-git has no id, and is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import repeat
+from pathlib import Path
+
+from testlib import oddstore
+from testlib.converted import Target
+from testlib.environment import ENVIRONMENT, HG, git, hg
+from testlib.hggithistories import GitHistory, steps
+from testlib.oddstore import Step
+from testlib.pushing import ON
+from testlib.webserver import serving
+
+from .shrinking import shrink
+from .sides import SERVED, Ids
+
+_OURS = ("--config=extensions.amalgam=", "--config=amalgam.git.dialect=hggit")
+#: What hg-git loses in an export, and amalgam does not.
+_REPAIRED = "extra('gpgsig') or extra('encoding')"
+_STORE = Path(".hg/amalgam/git/hggit.git")
+_COMMITS = 40
+_SHOWN = 3
+
+
+class Peer:
+    """A Mercurial with hg-git."""
+
+    def __init__(self, program: Path) -> None:
+        self._program = program
+
+    def run(self, cwd: Path, *args: str) -> str:
+        """Run a command; return what it said if it failed."""
+        user = "--config=ui.username=Lab <lab@example.org>"
+        command = [self._program, "--config=extensions.hggit=", user, *args]
+        environment = {**ENVIRONMENT, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+        done = subprocess.run(
+            [str(it) for it in command], cwd=cwd, env=environment, capture_output=True
+        )
+        text = (done.stdout + done.stderr).decode(errors="replace")
+        return text or "it failed" if done.returncode else ""
+
+    @staticmethod
+    def ids(repository: Path) -> Ids:
+        """Return its map: commit by changeset."""
+        path = repository / ".hg" / "git-mapfile"
+        if not path.exists():
+            return {}
+        pairs = (line.split(" ") for line in path.read_text().splitlines())
+        return {node: oid for oid, node in pairs}
+
+
+def our_ids(repository: Path) -> Ids:
+    """Export, and return the commit of each changeset that hg-git keeps as it is."""
+    hg(repository, *_OURS[1:], "git::export")
+    template = "{node} {gitnode}\n"
+    revs = f"{SERVED} - descendants({_REPAIRED})"
+    log = hg(repository, *_OURS[1:], "log", "-r", revs, "-T", template).decode()
+    return dict(line.split(" ") for line in log.splitlines())
+
+
+@dataclass
+class Outcome:
+    """What the comparison of one history gave."""
+
+    name: str
+    compared: int = 0
+    stopped: str = ""
+    """What hg-git said where it ended."""
+    problems: list[str] = field(default_factory=list)
+
+
+def differences(ours: Ids, theirs: Ids, outcome: Outcome, *, is_whole: bool) -> None:
+    """Compare what both have; ``is_whole``: whether theirs has all that it gets."""
+    for node, oid in ours.items():
+        expected = theirs.get(node, "")
+        if not expected and not is_whole:
+            continue
+        outcome.compared += 1
+        if oid != expected:
+            outcome.problems.append(f"{node}: ours is {oid or 0}, not {expected or 0}")
+
+
+def exported(peer: Peer, repository: Path, outcome: Outcome) -> Outcome:
+    """Export a repository with both."""
+    copy = repository.with_name(f"{repository.name}-theirs")
+    shutil.copytree(repository, copy, symlinks=True)
+    outcome.stopped = peer.run(copy, "gexport")
+    try:
+        ours = our_ids(repository)
+    except AssertionError as err:
+        outcome.problems.append(str(err))
+        return outcome
+    theirs = peer.ids(copy)
+    differences(ours, theirs, outcome, is_whole=not outcome.stopped)
+    if outcome.problems:
+        first = outcome.problems[0].partition(":")[0]
+        stores = (repository / _STORE, copy / ".hg" / "git")
+        ids = (ours[first], theirs.get(first, ""))
+        outcome.problems.insert(0, _explained(stores, ids))
+    return outcome
+
+
+def _explained(stores: tuple[Path, Path], oids: tuple[str, str]) -> str:
+    """Show where two commits differ."""
+    texts = []
+    for store, oid in zip(stores, oids, strict=True):
+        found = b""
+        if oid:
+            found = git(store, "cat-file", "commit", oid)
+            found += b"\n" + git(store, "ls-tree", "-rt", oid)
+        lines = found.decode("utf-8", "backslashreplace").split("\n")
+        texts.append([repr(line) for line in lines])
+    ours, theirs = texts
+    return "\n      ".join(difflib.unified_diff(ours, theirs, lineterm="", n=0))
+
+
+def export_of(seed: int, scratch: Path, program: Path) -> Outcome:
+    """Compare exports of a random history."""
+    return _export_of_steps(f"export {seed}", steps(seed), scratch, program)
+
+
+def _export_of_steps(
+    name: str, history: list[Step], scratch: Path, program: Path
+) -> Outcome:
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        repository = Path(place) / "repository"
+        oddstore.write(repository, history)
+        return exported(Peer(program), repository, Outcome(name))
+
+
+def import_of(seed: int, scratch: Path, program: Path) -> Outcome:
+    """Compare imports of a random history."""
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        history = GitHistory(Path(place) / "project.git", seed, _COMMITS)
+        history.grow_all()
+        return imported(
+            Peer(program), history.repo.path, history.heads(), Outcome(f"import {seed}")
+        )
+
+
+def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Outcome:
+    """Import a git repository with both, into repositories beside it."""
+    place = source.parent
+    theirs_path = place / "theirs"
+    outcome.stopped = peer.run(place, "clone", "-qU", str(source), str(theirs_path))
+    theirs = {oid: node for node, oid in peer.ids(theirs_path).items()}
+    hg(place, "init", "ours")
+    target = Target(place / "ours", dialect=b"hggit")
+    try:
+        target.push(source, *heads)
+        if said := target.hg("verify", "-q"):
+            outcome.problems.append(said)
+    except Exception as err:
+        # a bug of the conversion is one difference, and not the end of the others
+        outcome.problems.append(f"{type(err).__name__}: {err}")
+    for oid, node in theirs.items():
+        outcome.compared += 1
+        if target.known.get(oid) != node:
+            outcome.problems.append(
+                f"{oid}: ours is {target.known.get(oid)}, not {node}"
+            )
+    return outcome
+
+
+def alternation(seed: int, scratch: Path, program: Path) -> Outcome:
+    """Let both take turns: one repository, which pulls by hg-git and is pushed to.
+
+    Each turn: hg-git pulls commits of git; git pushes others to ``hg serve`` with
+    amalgam; hg commits; both export. No id moves, and both have the same.
+    """
+    outcome = Outcome(f"alternation {seed}")
+    peer, draw = Peer(program), random.Random(seed)
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        place = Path(name)
+        upstream = GitHistory(place / "upstream.git", seed, 12)
+        upstream.grow_all()
+        hg(place, "init", "repository")
+        repository = place / "repository"
+        known: Ids = {}
+        for turn in range(5):
+            more = GitHistory(place / f"more{turn}.git", 1000 * seed + turn, 8)
+            more.grow_all()
+            url = str(more.repo.path)
+            if draw.random() < 0.5:
+                outcome.stopped = peer.run(repository, "pull", "-q", url)
+                if outcome.stopped:
+                    return outcome
+            else:
+                _pushed(repository, more, turn, outcome)
+            _committed(repository, turn)
+            ours = our_ids(repository)
+            outcome.stopped = peer.run(repository, "gexport")
+            theirs = peer.ids(repository)
+            differences(ours, theirs, outcome, is_whole=not outcome.stopped)
+            for node, oid in known.items():
+                if ours.get(node) != oid:
+                    problem = f"turn {turn}: {node} was {oid}, is {ours.get(node)}"
+                    outcome.problems.append(problem)
+            known |= ours
+    return outcome
+
+
+def _pushed(repository: Path, more: GitHistory, turn: int, outcome: Outcome) -> None:
+    with serving(repository, *ON, *_OURS[1:]) as web:
+        refs = [f"{oid}:refs/heads/p{turn}-{at}" for at, oid in enumerate(more.heads())]
+        try:
+            git(more.repo.path, "push", "-q", web.url, *refs)
+        except AssertionError as err:
+            outcome.problems.append(str(err))
+
+
+def _committed(repository: Path, turn: int) -> None:
+    stock = [str(HG), "-R", str(repository)]
+    for command in (
+        ["update", "-qC", "tip"],
+        ["commit", "-qAm", f"turn {turn}", "-d", f"{turn} 0", "-u", "T <t@x>"],
+    ):
+        (repository / f"turn{turn}").write_text(f"{turn}\n")
+        subprocess.run([*stock, *command], env=ENVIRONMENT, check=True)
+
+
+def _shrink(seed: int, scratch: Path, program: Path) -> list[Step]:
+    def is_bad(some: list[Step]) -> bool:
+        return bool(_export_of_steps("", some, scratch, program).problems)
+
+    return shrink(steps(seed), is_bad, 60)
+
+
+def _all(
+    pool: ProcessPoolExecutor, options: argparse.Namespace, scratch: Path
+) -> Iterator[tuple[str, Outcome]]:
+    program = options.hggit.absolute()
+    first = options.first_seed
+
+    def each(work: Callable[..., Outcome], count: int) -> Iterator[Outcome]:
+        seeds = range(first, first + count)
+        yield from pool.map(work, seeds, repeat(scratch), repeat(program))
+
+    for outcome in each(export_of, options.exports):
+        yield "exports", outcome
+    for outcome in each(import_of, options.imports):
+        yield "imports", outcome
+    for outcome in each(alternation, options.alternations):
+        yield "alternations", outcome
+    for number, source in enumerate(options.hg):
+        place = scratch / f"given{number}"
+        place.mkdir()
+        shutil.copytree(source / ".hg", place / "repository" / ".hg", symlinks=True)
+        repository = place / "repository"
+        yield "given", exported(Peer(program), repository, Outcome(str(source)))
+    for number, source in enumerate(options.git):
+        place = scratch / f"git{number}"
+        place.mkdir()
+        bare = place / "project.git"
+        git(place, "clone", "-q", "--mirror", str(source), str(bare))
+        heads = git(bare, "rev-list", "--no-walk", "--branches", "--tags").decode()
+        outcome = Outcome(str(source))
+        yield "given", imported(Peer(program), bare, heads.split(), outcome)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--hggit", type=Path, required=True, metavar="HG")
+    parser.add_argument("--exports", type=int, default=30, help="random histories")
+    parser.add_argument("--imports", type=int, default=30, help="random histories")
+    parser.add_argument("--alternations", type=int, default=3)
+    parser.add_argument("--hg", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--git", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--shrink", action="store_true", help="the first bad export")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Compare; 1 if anything differs."""
+    options = _options()
+    counts: dict[str, Counter[str]] = {}
+    wrong: list[str] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="amalgam-hggit-") as name,
+        ProcessPoolExecutor(options.jobs) as pool,
+    ):
+        scratch = Path(name)
+        for kind, outcome in _all(pool, options, scratch):
+            of_kind = counts.setdefault(kind, Counter())
+            of_kind["histories"] += 1
+            of_kind["ids"] += outcome.compared
+            of_kind["hg-git stopped"] += bool(outcome.stopped)
+            if outcome.problems:
+                print(f"  {outcome.name}:", *outcome.problems[:_SHOWN], sep="\n    ")
+                if options.shrink and kind == "exports" and not wrong:
+                    seed = int(outcome.name.split()[1])
+                    small = _shrink(seed, scratch, options.hggit.absolute())
+                    print("    shrunk:", *small, sep="\n      ", flush=True)
+            wrong += [f"{outcome.name}: {it}" for it in outcome.problems]
+    report = {"compared": counts, "wrong": wrong}
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps({**report, "wrong": len(wrong)}))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
