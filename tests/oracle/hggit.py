@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import hashlib
 import json
 import os
 import random
@@ -46,16 +47,56 @@ _COMMITS = 40
 _SHOWN = 3
 
 
+@dataclass(frozen=True)
 class Peer:
-    """A Mercurial with hg-git."""
+    """A Mercurial with hg-git, whose answers are kept: it takes its time."""
 
-    def __init__(self, program: Path) -> None:
-        self._program = program
+    program: Path
+    answers: Path | None = None
+
+    def exported(self, repository: Path) -> tuple[str, Ids]:
+        """Return what it said of a failed export, and its map."""
+        key = hg(repository, "log", "-r", "all()", "-T", "{node} {phase}\n")
+
+        def export() -> Path:
+            copy = self._fresh(repository)
+            shutil.copytree(repository, copy, symlinks=True)
+            return copy
+
+        return self._answer(key, export, "gexport")
+
+    def imported(self, source: Path) -> tuple[str, Ids]:
+        """Return what it said of a failed import, and its map."""
+        key = git(source, "for-each-ref", "--format=%(objectname) %(refname)")
+        target = self._fresh(source)
+        clone = ("clone", "-qU", str(source), str(target))
+        return self._answer(key, lambda: target, *clone)
+
+    @staticmethod
+    def _fresh(path: Path) -> Path:
+        fresh = path.with_name(f"{path.name}-theirs")
+        shutil.rmtree(fresh, ignore_errors=True)
+        return fresh
+
+    def _answer(
+        self, key: bytes, prepare: Callable[[], Path], *command: str
+    ) -> tuple[str, Ids]:
+        name = hashlib.sha1(b"\0".join((command[0].encode(), key))).hexdigest()
+        path = self.answers / name if self.answers else None
+        if path and path.exists():
+            said, ids = json.loads(path.read_text())
+            return said, ids
+        repository = prepare()
+        cwd = repository if repository.exists() else repository.parent
+        said, ids = self.run(cwd, *command), self.ids(repository)
+        if path:
+            path.write_text(json.dumps([said, ids]))
+        return said, ids
 
     def run(self, cwd: Path, *args: str) -> str:
         """Run a command; return what it said if it failed."""
         user = "--config=ui.username=Lab <lab@example.org>"
-        command = [self._program, "--config=extensions.hggit=", user, *args]
+        command = [self.program, "--config=extensions.hggit=", user, *args]
         environment = {**ENVIRONMENT, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
         done = subprocess.run(
             [str(it) for it in command], cwd=cwd, env=environment, capture_output=True
@@ -106,19 +147,18 @@ def differences(ours: Ids, theirs: Ids, outcome: Outcome, *, is_whole: bool) -> 
 
 def exported(peer: Peer, repository: Path, outcome: Outcome) -> Outcome:
     """Export a repository with both."""
-    copy = repository.with_name(f"{repository.name}-theirs")
-    shutil.copytree(repository, copy, symlinks=True)
-    outcome.stopped = peer.run(copy, "gexport")
+    outcome.stopped, theirs = peer.exported(repository)
     try:
         ours = our_ids(repository)
     except AssertionError as err:
         outcome.problems.append(str(err))
         return outcome
-    theirs = peer.ids(copy)
     differences(ours, theirs, outcome, is_whole=not outcome.stopped)
     if outcome.problems:
         first = outcome.problems[0].partition(":")[0]
-        stores = (repository / _STORE, copy / ".hg" / "git")
+        Peer(peer.program).exported(repository)
+        theirs_path = repository.with_name(f"{repository.name}-theirs")
+        stores = (repository / _STORE, theirs_path / ".hg" / "git")
         ids = (ours[first], theirs.get(first, ""))
         outcome.problems.insert(0, _explained(stores, ids))
     return outcome
@@ -138,36 +178,35 @@ def _explained(stores: tuple[Path, Path], oids: tuple[str, str]) -> str:
     return "\n      ".join(difflib.unified_diff(ours, theirs, lineterm="", n=0))
 
 
-def export_of(seed: int, scratch: Path, program: Path) -> Outcome:
+def export_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Compare exports of a random history."""
-    return _export_of_steps(f"export {seed}", steps(seed), scratch, program)
+    return _export_of_steps(f"export {seed}", steps(seed), scratch, peer)
 
 
 def _export_of_steps(
-    name: str, history: list[Step], scratch: Path, program: Path
+    name: str, history: list[Step], scratch: Path, peer: Peer
 ) -> Outcome:
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         repository = Path(place) / "repository"
         oddstore.write(repository, history)
-        return exported(Peer(program), repository, Outcome(name))
+        return exported(peer, repository, Outcome(name))
 
 
-def import_of(seed: int, scratch: Path, program: Path) -> Outcome:
+def import_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Compare imports of a random history."""
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         history = GitHistory(Path(place) / "project.git", seed, _COMMITS)
         history.grow_all()
         return imported(
-            Peer(program), history.repo.path, history.heads(), Outcome(f"import {seed}")
+            peer, history.repo.path, history.heads(), Outcome(f"import {seed}")
         )
 
 
 def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Outcome:
     """Import a git repository with both, into repositories beside it."""
     place = source.parent
-    theirs_path = place / "theirs"
-    outcome.stopped = peer.run(place, "clone", "-qU", str(source), str(theirs_path))
-    theirs = {oid: node for node, oid in peer.ids(theirs_path).items()}
+    outcome.stopped, ids = peer.imported(source)
+    theirs = {oid: node for node, oid in ids.items()}
     hg(place, "init", "ours")
     target = Target(place / "ours", dialect=b"hggit")
     try:
@@ -186,14 +225,14 @@ def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Ou
     return outcome
 
 
-def alternation(seed: int, scratch: Path, program: Path) -> Outcome:
+def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Let both take turns: one repository, which pulls by hg-git and is pushed to.
 
     Each turn: hg-git pulls commits of git; git pushes others to ``hg serve`` with
     amalgam; hg commits; both export. No id moves, and both have the same.
     """
     outcome = Outcome(f"alternation {seed}")
-    peer, draw = Peer(program), random.Random(seed)
+    peer, draw = peer, random.Random(seed)
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         place = Path(name)
         upstream = GitHistory(place / "upstream.git", seed, 12)
@@ -243,9 +282,9 @@ def _committed(repository: Path, turn: int) -> None:
         subprocess.run([*stock, *command], env=ENVIRONMENT, check=True)
 
 
-def _shrink(seed: int, scratch: Path, program: Path) -> list[Step]:
+def _shrink(seed: int, scratch: Path, peer: Peer) -> list[Step]:
     def is_bad(some: list[Step]) -> bool:
-        return bool(_export_of_steps("", some, scratch, program).problems)
+        return bool(_export_of_steps("", some, scratch, peer).problems)
 
     return shrink(steps(seed), is_bad, 60)
 
@@ -253,12 +292,12 @@ def _shrink(seed: int, scratch: Path, program: Path) -> list[Step]:
 def _all(
     pool: ProcessPoolExecutor, options: argparse.Namespace, scratch: Path
 ) -> Iterator[tuple[str, Outcome]]:
-    program = options.hggit.absolute()
+    peer = Peer(options.hggit.absolute(), options.answers)
     first = options.first_seed
 
     def each(work: Callable[..., Outcome], count: int) -> Iterator[Outcome]:
         seeds = range(first, first + count)
-        yield from pool.map(work, seeds, repeat(scratch), repeat(program))
+        yield from pool.map(work, seeds, repeat(scratch), repeat(peer))
 
     for outcome in each(export_of, options.exports):
         yield "exports", outcome
@@ -271,7 +310,7 @@ def _all(
         place.mkdir()
         shutil.copytree(source / ".hg", place / "repository" / ".hg", symlinks=True)
         repository = place / "repository"
-        yield "given", exported(Peer(program), repository, Outcome(str(source)))
+        yield "given", exported(peer, repository, Outcome(str(source)))
     for number, source in enumerate(options.git):
         place = scratch / f"git{number}"
         place.mkdir()
@@ -279,7 +318,7 @@ def _all(
         git(place, "clone", "-q", "--mirror", str(source), str(bare))
         heads = git(bare, "rev-list", "--no-walk", "--branches", "--tags").decode()
         outcome = Outcome(str(source))
-        yield "given", imported(Peer(program), bare, heads.split(), outcome)
+        yield "given", imported(peer, bare, heads.split(), outcome)
 
 
 def _options() -> argparse.Namespace:
@@ -290,11 +329,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--hg", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--git", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--answers", type=Path, help="where those of hg-git are kept")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shrink", action="store_true", help="the first bad export")
     parser.add_argument("--json", type=Path, metavar="FILE")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.answers:
+        options.answers.mkdir(parents=True, exist_ok=True)
+    return options
 
 
 def main() -> int:
@@ -316,7 +359,7 @@ def main() -> int:
                 print(f"  {outcome.name}:", *outcome.problems[:_SHOWN], sep="\n    ")
                 if options.shrink and kind == "exports" and not wrong:
                     seed = int(outcome.name.split()[1])
-                    small = _shrink(seed, scratch, options.hggit.absolute())
+                    small = _shrink(seed, scratch, Peer(options.hggit.absolute()))
                     print("    shrunk:", *small, sep="\n      ", flush=True)
             wrong += [f"{outcome.name}: {it}" for it in outcome.problems]
     report = {"compared": counts, "wrong": wrong}
