@@ -274,7 +274,7 @@ def test_a_wrong_value_of_every_item_is_found(ui: Any) -> None:
         for item in items:
             if item in (b"git.path", b"bundles.directory", b"serve.run-directory"):
                 continue  # any path may be right
-            if item == b"git.push-message":
+            if item == b"git.push-message" or item.startswith(b"replicate"):
                 continue
             wrong = b"" if item == b"git.program" else b"?"
             with ui.configoverride({(section, item): wrong}):

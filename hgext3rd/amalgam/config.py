@@ -24,6 +24,7 @@ from .configitems import (
     DIALECTS,
     METADATA_DIALECT,
     MMAP_THRESHOLD,
+    PLACE,
     ROWS,
     configtable,
 )
@@ -227,12 +228,24 @@ class Program(ValueKind):
 class Text(ValueKind):
     """Any text."""
 
-    expected = b"a text"
+    def __init__(self, expected: bytes = b"a text") -> None:
+        self.expected = expected
 
     def read(self, ui: UiT, item: Item, mistake: Mistake) -> Any:
         """Return it as one line, empty if unset."""
         value = ui.config(item.section, item.name, untrusted=item.is_untrusted)
         return b" ".join((value or b"").split())
+
+
+class Words(ValueKind):
+    """A list of words."""
+
+    def __init__(self, expected: bytes) -> None:
+        self.expected = expected
+
+    def read(self, ui: UiT, item: Item, mistake: Mistake) -> Any:
+        """Return the words."""
+        return tuple(ui.configlist(item.section, item.name))
 
 
 # Items
@@ -241,7 +254,7 @@ class Text(ValueKind):
 class Item:
     """A row of the table."""
 
-    __slots__ = ("default", "help", "is_untrusted", "kind", "name", "section")
+    __slots__ = ("default", "help", "is_untrusted", "kind", "name", "row", "section")
 
     def __init__(
         self,
@@ -252,6 +265,7 @@ class Item:
         text: bytes = b"",
     ) -> None:
         self.section, _dot, self.name = name.partition(b".")
+        self.row = (name, kind, default, is_untrusted, text)
         self.kind: ValueKind = globals()[kind[0]](*kind[1:])
         self.default = default
         self.help = text
@@ -264,6 +278,11 @@ class Item:
             return self.name.partition(b".")[0]
         return {b"clone-bundles": b"bundles", b"experimental": b"index"}[self.section]
 
+    def named(self, place: bytes) -> Item:
+        """Return the item that has ``place`` where users choose a name."""
+        name, *rest = self.row
+        return Item(name.replace(PLACE, place), *rest)
+
     def read(self, ui: UiT, mistake: Mistake) -> Any:
         """Return the value, or a safe one after calling ``mistake``."""
         return self.kind.read(ui, self, mistake)
@@ -273,7 +292,9 @@ class Item:
     ) -> Any:
         """Return the value that ``parse`` of ``ui`` returns, or ``instead``."""
         try:
-            return parse(self.section, self.name, untrusted=self.is_untrusted)
+            found = parse(self.section, self.name, untrusted=self.is_untrusted)
+            # those with a name of the user's have no default in Mercurial's table
+            return self.default if found is None else found
         except error.ConfigError:
             untrusted = self.is_untrusted
             self.invalid(
@@ -437,6 +458,42 @@ class ServeConfig(Record):
         return _read(cls, ui, _refuse, b"serve")
 
 
+class ReplicaConfig(Record):
+    """A git remote to replicate to; a mistake is a ``ConfigError``."""
+
+    url: bytes = row(b"amalgam.replicate.NAME")
+    patterns: tuple[bytes, ...] = row(b"amalgam.replicate.NAME.refs")
+    on_change: bool = row(b"amalgam.replicate.NAME.on-change")
+    prune: bool = row(b"amalgam.replicate.NAME.prune")
+    options: tuple[bytes, ...] = row(b"amalgam.replicate.NAME.options")
+    most_commits: int = row(b"amalgam.replicate.NAME.slice")
+    most_tags: int = row(b"amalgam.replicate.NAME.tags-per-push")
+    quiet_seconds: int = row(b"amalgam.replicate.NAME.timeout")
+
+    @classmethod
+    def from_ui(cls, ui: UiT, name: bytes) -> ReplicaConfig:
+        """Read the items of the remote ``name``, which need not be configured."""
+        rows = cls._field_defaults.values()
+        return cls(*[item.named(name).read(ui, _refuse) for item in rows])
+
+
+_REPLICA = re.compile(rb"replicate\.([A-Za-z0-9_-]+)")
+_OF_REPLICAS: tuple[Item, ...] = tuple(ReplicaConfig._field_defaults.values())
+
+
+def replicas(ui: UiT) -> list[bytes]:
+    """Return the names of the remotes to replicate to, in the order of the files."""
+    items = ui.configitems(b"amalgam")
+    found = ((_REPLICA.fullmatch(name), value) for name, value in items)
+    return [match[1] for match, value in found if match and value]
+
+
+def on_change_replicas(ui: UiT) -> list[bytes]:
+    """Return those that follow each change; after a mistake in an item, it does not."""
+    item = ReplicaConfig._field_defaults["on_change"]
+    return [it for it in replicas(ui) if item.named(it).read(ui, _ignore)]
+
+
 _MMAPINDEX: Item = row(b"experimental.mmapindex")
 _THRESHOLD: Item = row(b"experimental.mmapindexthreshold")
 _PREFAULT: Item = row(b"amalgam.index.prefault")
@@ -493,8 +550,9 @@ def wants_serve(ui: UiT) -> bool:
 
 
 def wants_export_on_change(ui: UiT) -> bool:
-    """Return ``amalgam.git.export-on-change``; after a mistake, no."""
-    return bool(GitConfig._field_defaults["export_on_change"].read(ui, _ignore))
+    """Return whether exports follow each change; after a mistake, no."""
+    item = GitConfig._field_defaults["export_on_change"]
+    return bool(item.read(ui, _ignore) or on_change_replicas(ui))
 
 
 def wants_node_map(ui: UiT) -> bool:
@@ -517,7 +575,8 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
     for _group, unknown in _unknown_items(ui):
         mistake(unknown)
     for item in ITEMS:
-        item.read(ui, mistake)
+        for name in replicas(ui) if PLACE in item.name else [b""]:
+            item.named(name).read(ui, mistake)
     IndexConfig._read(ui, mistake, None)
     return list(found.values())
 
@@ -528,7 +587,10 @@ def _unknown_items(ui: UiT) -> Iterator[tuple[bytes, error.ConfigError]]:
     The section ``amalgam`` is ours, and the prefix ``git.`` of ``clone-bundles``.
     """
     for section, only in ((b"amalgam", b""), (b"clone-bundles", b"git.")):
-        names = configtable[section]
+        names = {*configtable[section]}
+        if not only:
+            for place in replicas(ui):
+                names |= {item.named(place).name for item in _OF_REPLICAS}
         for name, _value in ui.configitems(section, untrusted=True):
             if name in names or not name.startswith(only):
                 continue

@@ -28,6 +28,9 @@ STORE = (
 )
 """An object store: its kind, a bucket, and a prefix. It has no place for a password."""
 
+PLACE = b"NAME"
+"""The part of an item's name that users choose."""
+
 MMAP_THRESHOLD = (b"storage", b"revlog.mmap.index:size-threshold")
 """Mercurial's own item for the least size of a mapped index."""
 # To read a smaller index takes less time than to load the modules that map it.
@@ -345,6 +348,71 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b"Advertise bundles to git clients that ask for them (``transfer.bundleURI``).",
     ),
     (
+        b"amalgam.replicate.NAME",
+        ("Text", b"a URL or a path"),
+        None,
+        _TRUSTED,
+        b"A git repository to replicate to: ``hg git::push NAME``. NAME has letters,"
+        b" digits, ``-`` and ``_``. Passwords are kept by git's credential helpers, not"
+        b" in the URL.",
+    ),
+    (
+        b"amalgam.replicate.NAME.refs",
+        ("Words", b"a list of patterns"),
+        (),
+        _TRUSTED,
+        b"Which refs go there. ``release/*`` is a pattern of branches, ``refs/tags/*``"
+        b" of other refs; ``!wip/*`` keeps some back, and ``default:main`` gives"
+        b" another name. If it is unset, or has no pattern with a star, all branches"
+        b" and tags go.",
+    ),
+    (
+        b"amalgam.replicate.NAME.on-change",
+        ("Boolean",),
+        False,
+        _TRUSTED,
+        b"Push in the background after each change. Implies"
+        b" ``amalgam.git.export-on-change``.",
+    ),
+    (
+        b"amalgam.replicate.NAME.prune",
+        ("Boolean",),
+        False,
+        _TRUSTED,
+        b"Delete refs there that amalgam has written and that are gone here. Refs of"
+        b" changesets that nobody may read any more are always deleted.",
+    ),
+    (
+        b"amalgam.replicate.NAME.options",
+        ("Words", b"a list of push options"),
+        (),
+        _TRUSTED,
+        b"Push options for the server (``git push -o``), such as ``ci.skip``.",
+    ),
+    (
+        b"amalgam.replicate.NAME.slice",
+        ("Number", 1),
+        5000,
+        _TRUSTED,
+        b"The most commits of one push. A larger change takes several pushes. It is"
+        b" halved by itself when the server says that it was too much.",
+    ),
+    (
+        b"amalgam.replicate.NAME.tags-per-push",
+        ("Number",),
+        0,
+        _TRUSTED,
+        b"The most tags of one push, for hosts that start no builds if there are more"
+        b" than 3. 0: as many as there are, together with branches.",
+    ),
+    (
+        b"amalgam.replicate.NAME.timeout",
+        ("Seconds", 1),
+        600,
+        _TRUSTED,
+        b"How long git may be silent before a push is given up.",
+    ),
+    (
         b"experimental.mmapindex",
         ("Boolean",),
         None,
@@ -392,7 +460,10 @@ for _name, _kind, _default, _trust, _help in ROWS:
     _section, _dot, _name = _name.partition(b".")
     # Mercurial wants a list from a function
     _shown = list(_default).copy if isinstance(_default, tuple) else _default
-    _configitem(_section, _name, default=_shown)
+    if PLACE not in _name:
+        _configitem(_section, _name, default=_shown)
+# of all remotes; an expression takes time, and ``config`` knows the items
+_configitem(b"amalgam", rb"replicate\.", default=None, generic=True)
 
 
 def is_enabled(ui: UiT) -> bool:

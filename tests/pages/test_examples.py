@@ -72,7 +72,7 @@ HERE = [
     ("README.rst", "hg admin::amalgam"),
     ("contrib/perf/README.rst", "generate.py"),
     ("contrib/perf/README.rst", "perf::amalgam-"),
-    ("docs/git-view.rst", "git::export"),
+    ("docs/git-view.rst", "git::push"),
     ("docs/hosting.rst", "--data"),
     ("docs/hosting.rst", "amalgam/id/"),
     ("docs/operations.rst", "--estimate"),
@@ -210,10 +210,8 @@ def test_readme_shows_what_works(place: Place) -> None:
 def test_git_host_gets_what_is_exported(place: Place) -> None:
     host = place.root / "host.git"
     place.run(f"git init -q --bare {host}")
-    oid = place.run("git hash-object -w -t blob /dev/null", host).strip()
-    place.run(f"git update-ref refs/tags/gone {oid}", host)
-    for command in typed(block_of("docs/git-view.rst", "git::export")):
-        place.run(command.replace("https://git.example.org/project", str(host)))
+    for command in typed(block_of("docs/git-view.rst", "git::push")):
+        place.run(command.replace("git@git.example.org:project.git", str(host)))
     listing = "git for-each-ref refs/heads refs/tags"
     store = place.project.dot_hg / "amalgam" / "git" / "cinnabar.git"
     assert place.run(listing, host) == place.run(listing, store) != ""

@@ -192,6 +192,15 @@ def test_keys_of_clone_command(exported_template: Exported) -> None:
     compare("hg git::clone-command", rows)
 
 
+def test_keys_of_push(store: Exported, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "remote.git")
+    remote = str(tmp_path / "remote.git")
+    rows = said(store, "git::push", remote)
+    rows += said(store, "git::push", remote + ".missing")
+    compare("hg git::push", rows)
+    assert [row["status"] for row in rows] == ["equal", "failed"]
+
+
 def test_keys_of_survey(exported_template: Exported, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "mirror")
     mirror = tmp_path / "mirror"

@@ -27,6 +27,7 @@ LAYERS = [
     "gitstore.adopt",
     "gitstore.verify",
     "gitstore",
+    "remote",
     "receive",
     "changegroup",
     "clonebundles",

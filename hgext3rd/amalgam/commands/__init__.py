@@ -362,6 +362,80 @@ def git_bundle(ui: UiT, repo: RepoT, file: bytes, **opts: Any) -> None:
 
 
 @command(
+    b"git::push",
+    [
+        (b"", b"all", False, _(b"push to all remotes of the configuration")),
+        (b"B", b"bookmark", [], _(b"push only this branch"), _(b"NAME")),
+        (b"", b"tags", False, _(b"push only tags, beside branches that are given")),
+        (b"n", b"dry-run", False, _(b"only show the refs that differ")),
+        (b"", b"prune", False, _(b"delete refs that are gone here")),
+        (b"f", b"force", False, _(b"write branches that somebody else moved")),
+        (b"", b"adopt", False, _(b"take over refs that are equal or behind")),
+        (b"", b"check", False, _(b"compare the remote, and write nothing")),
+        (b"", b"wait", False, _(b"wait for another push to the same remote")),
+        *formatteropts,
+    ],
+    _(b"[-B NAME]... [--tags] [--prune] [-n] [URL|NAME]... | --all"),
+    helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+)
+def git_push(ui: UiT, repo: RepoT, *remotes: bytes, **opts: Any) -> int:
+    """push branches and tags to a git repository elsewhere
+
+    Examples::
+
+      hg git::push git@example.org:project.git    # an empty repository there
+      hg git::push mirror                         # amalgam.replicate.mirror
+      hg git::push --all                          # all of these, at once
+      hg git::push --check mirror                 # is it equal?
+
+    New changesets are exported first. Then branches and tags that differ from the
+    last push are pushed; nothing else is sent, and the remote is not asked if
+    nothing differs. A remote is a git repository that others only read: branches
+    there are made equal to those here, even if that takes a forced push.
+
+    git itself connects, with your own configuration: ssh keys, credential helpers
+    and proxies. Passwords do not belong in URLs. NAME is an item
+    ``amalgam.replicate.NAME``; with ``.on-change``, the remote follows by itself
+    (see :hg:`help config.amalgam`).
+
+    Only refs that amalgam wrote are ever moved or deleted. The first push needs a
+    remote without branches and tags. With --adopt, branches and tags that are equal
+    to those here, or behind, become refs that amalgam wrote; others stay as they
+    are. A branch that somebody else moved is refused. To overwrite it, name it with
+    -B/--bookmark and give -f/--force.
+
+    A bookmark that was deleted here stays there, unless --prune is given or
+    ``.prune`` is set. Refs of changesets that were stripped, hidden or made secret
+    are always deleted there. If the remote refuses that, they are named.
+
+    A first push of many changesets takes several pushes. It may be interrupted;
+    the next one continues. A ref that the remote refuses does not hold back others.
+    The reason is remembered.
+
+    Template keywords:
+
+    :remote:  String. NAME, or ``url-`` and digits if it has none.
+    :url:     String. The URL, without a user's name.
+    :status:  String. ``equal``, ``refused`` if some refs were, ``failed`` or
+              ``busy`` if another push is running.
+    :reason:  String. Why it failed, in the words of git or of the remote.
+    :kind:    String. Kind of the failure: ``login``, ``transient``, ``limit``,
+              ``moved`` or ``rule``.
+    :refs:    List. Refs that changed or should have, with ``ref``, ``action``
+              (``created``, ``moved``, ``forced``, ``deleted``, ``refused``, ``kept``,
+              ``different``), ``old``, ``new``, ``reason``, ``unreadable``.
+    :pushes:  Integer. Pushes of git that it took.
+    :seconds: Float. Time taken.
+
+    Returns 0 if all remotes are equal, 1 if some refs were refused or differ, 2 if a
+    push failed, 3 if another process is pushing to the remote. The largest counts.
+    """
+    from . import replicate
+
+    return replicate.run(ui, repo, *remotes, **opts)
+
+
+@command(
     b"git::survey",
     [
         (b"", b"commits", False, _(b"list each commit that could not be pushed")),
@@ -528,6 +602,14 @@ def debug_amalgam_export(
     from ..gitstore.export import exporter
 
     exporter.run(repo, attempts, is_requested=bool(requested))
+
+
+@command(b"debug::amalgam-replicate", [], b"")
+def debug_amalgam_replicate(ui: UiT, repo: RepoT) -> None:
+    """push to remotes that follow changes, unless another process does (INTERNAL)"""
+    from ..remote import worker
+
+    worker.run(repo)
 
 
 @command(b"debug::amalgam-bundles", [], b"")

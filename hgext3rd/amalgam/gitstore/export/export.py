@@ -32,7 +32,7 @@ from ..git import branchtips, refs as refsmod
 from ..git.branchtips import BranchTips
 from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
-from . import docketedits, journal, metadatacommit
+from . import docketedits, journal, metadatacommit, request as requests
 from .conversion import Converted, ExportConversion
 from .metadatacommit import Covers
 from .writer import StoreWriter, with_metadata
@@ -774,6 +774,8 @@ def export(
     if report.changesets or report.refs or report.gone:
         milliseconds = int(1000 * report.seconds)
         LastExport(int(time.time()), milliseconds, report.changesets).write(store)
+    if report.refs:
+        requests.start_replication(store.repo)
     store.repo.ui.log(
         b"amalgam",
         b"exported %d changesets: %d objects, %d bytes, %d refs changed, "

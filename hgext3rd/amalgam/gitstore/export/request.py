@@ -21,7 +21,7 @@ from mercurial import error
 from mercurial.utils import stringutil
 
 from ... import background
-from ...config import wants_export_on_change
+from ...config import on_change_replicas, wants_export_on_change
 from ...configitems import is_enabled
 from ...files import Directory, Placement
 from ...trust import Trust
@@ -43,6 +43,11 @@ _PAUSE_SECONDS = 0.01
 def exporter_directory(repo: RepoT) -> Directory:
     """Return the directory of the exporter, which need not exist."""
     return Directory(repo.sharedpath, (b"amalgam", b"exporter"))
+
+
+def replication_directory(repo: RepoT) -> Directory:
+    """Return the directory of replications to git remotes, which need not exist."""
+    return Directory(repo.sharedpath, (b"amalgam", b"replicate"))
 
 
 def is_exporter_running(directory: Directory) -> bool:
@@ -117,6 +122,8 @@ def _is_exclusive(fd: int) -> bool:
 
 COMMAND = b"debug::amalgam-export"
 """The command of an exporter."""
+REPLICATION = b"debug::amalgam-replicate"
+"""The command that pushes to remotes that follow each change."""
 REQUESTED = b"--requested"
 """Its options if a server asks for an export."""
 _CATEGORY = b"amalgam-export"
@@ -213,6 +220,28 @@ def _start(repo: RepoT, *options: bytes) -> None:
         background.start(repo, root, COMMAND, *options, kept=lock)
     finally:
         os.close(lock)
+
+
+def start_replication(repo: RepoT) -> None:
+    """Let remotes follow changed refs, in the background, unless a process does.
+
+    That process looks for changes after it has released the lock.
+    """
+    if not on_change_replicas(repo.ui):
+        return
+    try:
+        _require_trust(repo)
+        placement = Placement.of(repo)
+        lock = take_exporter_lock(replication_directory(repo), placement)
+        if lock is not None:
+            try:
+                root = os.path.dirname(repo.sharedpath)
+                background.start(repo, root, REPLICATION, kept=lock)
+            finally:
+                os.close(lock)
+    except (OSError, error.Abort, error.StorageError) as exc:
+        problem = stringutil.forcebytestr(exc)
+        repo.ui.log(b"amalgam", b"no replication after a change: %s\n", problem)
 
 
 def _require_trust(repo: RepoT) -> None:

@@ -16,6 +16,10 @@ programs to run. Hence, on every run:
 - a store with links, or with files that lead git to other repositories, is refused
   (``layout``).
 
+``Git.access`` is the second profile, for remotes of the user: credentials, ssh, proxies
+and certificates are those of the user's own configuration. Only a repository that this
+process has just made is used with it, and nothing that would run programs in it.
+
 git is told the path of the repository. Somebody who may write to it can change what it
 leads to after it was checked: such people are trusted, or share the group of the
 repository (docs/security.rst).
@@ -119,6 +123,24 @@ _ENVIRONMENT = {
     "GIT_PROTOCOL_FROM_USER": "0",
 }
 
+# of the second profile: maintenance, and settings that would change a push of ours
+_OF_ACCESS = {
+    "core.hooksPath": os.devnull,
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "push.followTags": "false",
+    "push.recurseSubmodules": "no",
+    "push.useForceIfIncludes": "false",
+    "submodule.recurse": "false",
+    "transfer.bundleURI": "false",
+}
+# variables of git that say how users reach their remotes; all others are left out
+_KEPT = re.compile(
+    rb"GIT_(?:ASKPASS|SSH(?:_COMMAND|_VARIANT)?|PROXY_COMMAND|SSL_\w+|HTTP_\w+|TRACE\w*"
+    rb"|CURL_\w+|CONFIG_(?:GLOBAL|SYSTEM|NOSYSTEM))"
+)
+
 _OVERRIDDEN = frozenset(key.lower().encode() for key in _NEUTRAL)
 # Sections of a store's configuration in which no key runs a program, or only keys that
 # are overridden above.
@@ -136,6 +158,15 @@ _HARMLESS_KEYS = re.compile(
 )
 # and a harmful one of a harmless section, which no value overrides
 _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
+
+
+class Access(Record):
+    """How git reaches remotes: with the user's own configuration."""
+
+    may_ask: bool
+    """Whether a person may be asked for passwords; else git and ssh fail at once."""
+    ssh_command: bytes = b""
+    """Instead of the user's own, if it is not empty."""
 
 
 class Git(Record):
@@ -157,6 +188,8 @@ class Git(Record):
     """Whether git sees no other objects than those where new ones go."""
     lender: Git | None = None
     """git for another repository, whose objects this one sees, too."""
+    access: Access | None = None
+    """For commands that reach remotes, in no repository or one made by this process."""
 
     def run(
         self,
@@ -207,13 +240,14 @@ class Git(Record):
         address space of each of its processes. ``Abort`` without git, ``SecurityError``
         if the repository's owner or configuration is not trusted.
         """
-        overrides: dict[str, Value] = {**_NEUTRAL, **(config or {}), **self.check()}
+        neutral = _OF_ACCESS if self.access else _NEUTRAL
+        overrides: dict[str, Value] = {**neutral, **(config or {}), **self.check()}
         command = [*map(os.fsencode, args)]
         operands = [*operands]
         if operands:
             command += [b"--", *operands]
         path = self.directory.path if self.directory else None
-        environment = _environment(path, overrides)
+        environment = _environment(path, overrides, self.access)
         environment[b"GIT_ALLOW_PROTOCOL"] = protocols.encode()
         if spoken:
             environment[b"GIT_PROTOCOL"] = spoken
@@ -261,7 +295,7 @@ class Git(Record):
         version_of(self.program)
         if self.lender:
             self.lender.check()
-        if self.directory is None:
+        if self.directory is None or self.access:
             return {}
         try:
             found = self.directory.stat()
@@ -334,19 +368,41 @@ def _pieces(
 
 
 def _environment(
-    directory: bytes | None, overrides: Mapping[str, Value]
+    directory: bytes | None,
+    overrides: Mapping[str, Value],
+    access: Access | None = None,
 ) -> dict[bytes, bytes]:
-    environment = dict(_fixed(tuple(overrides.items())))
+    environment = _user_environment(access) if access else {}
+    environment |= _fixed(tuple(overrides.items()), access is not None)
     environment[b"PATH"] = os.environb.get(b"PATH", os.defpath.encode())
     # named, a repository is not searched for, and found elsewhere
     environment[b"GIT_DIR"] = directory or os.devnull.encode()
     return environment
 
 
+def _user_environment(access: Access) -> dict[bytes, bytes]:
+    """Return the caller's variables, with those of git that ``_KEPT`` names."""
+    environment = {
+        name: value
+        for name, value in os.environb.items()
+        if not name.startswith(b"GIT_") or _KEPT.fullmatch(name)
+    }
+    if access.ssh_command:
+        environment[b"GIT_SSH_COMMAND"] = access.ssh_command
+    if not access.may_ask:
+        environment |= {b"GIT_TERMINAL_PROMPT": b"0", b"GIT_ASKPASS": b""}
+        environment[b"SSH_ASKPASS_REQUIRE"] = b"never"
+    return environment
+
+
 @functools.lru_cache(maxsize=64)
-def _fixed(overrides: tuple[tuple[str, Value], ...]) -> dict[bytes, bytes]:
+def _fixed(
+    overrides: tuple[tuple[str, Value], ...], is_of_user: bool
+) -> dict[bytes, bytes]:
     """Return the variables that depend on the configuration only."""
-    variables = dict(_ENVIRONMENT)
+    variables = {"LC_ALL": "C", "GIT_NO_REPLACE_OBJECTS": "1"}
+    if not is_of_user:
+        variables = dict(_ENVIRONMENT)
     pairs = [
         (key, value)
         for key, values in overrides

@@ -1,0 +1,51 @@
+"""Slices of a large push, for hosts with limits of commits or bytes.
+
+Each slice but the last moves some refs to ancestors of their commits. An interrupted
+push goes on with the next slice. Knows a graph of commits, and nothing of git.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+
+def sliced(
+    commits: Iterable[Sequence[bytes]], targets: Mapping[bytes, bytes], most: int
+) -> Iterator[dict[bytes, bytes]]:
+    """Yield refs to write together, in order: ref to commit.
+
+    ``commits``: a commit and its parents, parents first, in the order of topology.
+    ``targets``: the commit of each ref in the end. At most ``most`` commits are new in
+    a slice, unless a merge has more on its other side.
+    """
+    order = [*commits]
+    at = {commit[0]: number for number, commit in enumerate(order)}
+    owners: list[bytes] = [b""] * len(order)
+    ends: dict[int, list[bytes]] = {}
+    known: dict[bytes, bytes] = {}
+    for ref, oid in targets.items():
+        number = at.get(oid)
+        if number is None:
+            known[ref] = oid
+        else:
+            owners[number] = owners[number] or ref
+            ends.setdefault(number, []).append(ref)
+    # first parents belong to the ref of a child, which can carry them
+    for number in reversed(range(len(order))):
+        parent = at.get(order[number][1]) if len(order[number]) > 1 else None
+        if parent is not None and not owners[parent]:
+            owners[parent] = owners[number]
+    if known:
+        yield known
+    for start in range(0, len(order), most):
+        step: dict[bytes, bytes] = {}
+        final: dict[bytes, bytes] = {}
+        for number in range(start, min(start + most, len(order))):
+            if owners[number]:
+                step[owners[number]] = order[number][0]
+            final.update((ref, order[number][0]) for ref in ends.get(number, ()))
+        if step or final:
+            yield step | final

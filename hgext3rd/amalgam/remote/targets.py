@@ -1,0 +1,72 @@
+"""Remotes by name or URL: their configuration and their place below ``.hg/amalgam``."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from mercurial import error
+from mercurial.i18n import _
+
+from ..config import ReplicaConfig, replicas
+from ..gitstore.export.request import replication_directory
+from ..terminal import printable
+from . import urls
+from .refmap import RefMap
+from .replicate import Target
+from .transport import access_of
+
+if TYPE_CHECKING:
+    from ..gitstore.store import GitStore
+
+_NAME = re.compile(rb"[A-Za-z0-9_-]+")
+
+
+def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Target:
+    """Return the remote that ``amalgam.replicate.NAME`` sets.
+
+    ``ConfigError`` if it is not set, or not valid.
+    """
+    ui, root = store.repo.ui, store.repo.root
+    config = ReplicaConfig.from_ui(ui, name)
+    if not config.url:
+        raise error.ConfigError(
+            _(b"amalgam.replicate.%s is not set") % name,
+            hint=_(b"set it to the URL of a git repository, in a trusted file"),
+        )
+    try:
+        remote = urls.parsed(config.url, root)
+        mapping = RefMap(config.patterns)
+    except error.InputError as exc:
+        raise error.ConfigError(
+            b"amalgam.replicate.%s: %s" % (name, exc.message), hint=exc.hint
+        ) from None
+    access = access_of(ui, store.repository.git, remote, in_background=in_background)
+    directory = replication_directory(store.repo).sub(name)
+    return Target(name, remote, config, mapping, access, directory, store.placement)
+
+
+def given(store: GitStore, text: bytes) -> Target:
+    """Return the remote of an argument: a name, or a URL or path."""
+    ui, names = store.repo.ui, replicas(store.repo.ui)
+    is_path = b"/" in text or b":" in text or os.path.isdir(text)
+    if text in names or (_NAME.fullmatch(text) and not is_path):
+        if text not in names:
+            known = _(b"known names: %s") % b", ".join(names)
+            raise error.InputError(
+                _(b"unknown remote '%s'") % printable(text),
+                hint=known if names else _(b"set amalgam.replicate.%s") % text,
+            )
+        return named(store, text)
+    remote = urls.parsed(text, os.getcwdb())
+    for name in names:
+        target = named(store, name)
+        if target.remote == remote:
+            return target
+    config = ReplicaConfig.from_ui(ui, remote.key)
+    access = access_of(ui, store.repository.git, remote, in_background=False)
+    directory = replication_directory(store.repo).sub(remote.key)
+    return Target(
+        remote.key, remote, config, RefMap(()), access, directory, store.placement
+    )

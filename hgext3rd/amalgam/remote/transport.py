@@ -1,0 +1,323 @@
+"""git's own transport to a remote: list its refs, and push.
+
+git reaches the remote with the user's configuration (``Access``): credential helpers,
+ssh, proxies, certificates. A process that prints nothing for too long is ended. Says
+what git and the remote answered for each ref, and of which kind a failure is. Does not
+know which refs should be there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import signal
+import time
+from subprocess import DEVNULL, PIPE, TimeoutExpired
+from typing import TYPE_CHECKING
+
+from ..gitstore.git.process import Access, Git
+from ..records import Choice, Record
+from ..terminal import printable
+from .urls import PROTOCOLS, RemoteUrl
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from subprocess import Popen
+
+    from mercurial.interfaces.types import UiT
+
+NO_OID = b"0" * 40
+"""The oid of a ref that does not exist."""
+_REMOTE = "amalgam"
+"""The name of the remote in git's configuration, which only our processes have."""
+LEASES = b"refs/amalgam-leases/"
+"""Where a staging repository has the refs that the remote should have."""
+_ALLOWED = b":".join(PROTOCOLS).decode()
+_LINE = re.compile(rb"(.)\t([^\t]*):([^\t]*)\t([^\t]*)")
+_REASON = re.compile(rb"\[[^\]]*\](?: \((.*)\))?", re.DOTALL)
+_LISTED = re.compile(rb"([0-9a-f]{40})\t(refs/.+)")
+_MOST_WORDS = 5
+_MOST_OUTPUT = 1 << 20
+_PIECE_BYTES = 1 << 16
+_PERCENT = re.compile(rb"^([A-Z][a-z ]+): +(\d+)% \((\d+)/(\d+)\)")
+
+
+class FailureKind(Choice):
+    """Kinds of failures, which decide when a push is tried again. For JSON."""
+
+    RULE = "rule"
+    """The remote does not allow it."""
+    MOVED = "moved"
+    """Somebody else wrote the ref."""
+    LIMIT = "limit"
+    """Too much at once."""
+    LOGIN = "login"
+    """The remote does not know us, or we do not know the remote."""
+    TRANSIENT = "transient"
+    """Anything that may go away by itself."""
+
+
+_KINDS = (
+    (
+        FailureKind.LOGIN,
+        rb"authentication failed|could not read (username|password)"
+        rb"|terminal prompts disabled|permission denied|invalid (username|credentials)"
+        rb"|returned error: 40[13]|http basic: access denied|host key verification"
+        rb"|not authorized|unauthorized|repository not found|returned error: 404"
+        rb"|does not appear to be a git repository|ssl certificate problem",
+    ),
+    (
+        FailureKind.LIMIT,
+        rb"more than \d+ commits|too many commits|returned error: 413|http 413"
+        rb"|exceeds maximum allowed (size|pack)|pack (is )?too large"
+        rb"|maximum (push|pack|request) size|too large",
+    ),
+    (
+        FailureKind.TRANSIENT,
+        rb"cannot lock ref|failed to update ref|unable to create|unpacker error"
+        rb"|failed to lock|index-pack|unpack-objects|no space left|disk quota exceeded"
+        rb"|internal server error|time(d )?.?out|try again|temporar|unavailable"
+        rb"|connection|hung up|failed to report",
+    ),
+)
+
+
+def kind_of(text: bytes, otherwise: FailureKind) -> FailureKind:
+    """Return the kind of a failure by the words of git or of the remote."""
+    lower = text.lower()
+    for kind, pattern in _KINDS:
+        if re.search(pattern, lower):
+            return kind
+    return otherwise
+
+
+class RemoteFailureError(Exception):
+    """A remote gave no answer that git understands."""
+
+    def __init__(self, kind: FailureKind, reason: bytes) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
+class Answer(Record):
+    """Result of the push of one ref."""
+
+    is_done: bool
+    """Whether the remote has it."""
+    reason: bytes = b""
+    """Otherwise, the words of the remote or of git."""
+    kind: FailureKind = FailureKind.RULE
+    is_forced: bool = False
+    """Whether commits that the ref had are not below it any more."""
+
+
+class PushAnswers(Record):
+    """Result of a push."""
+
+    refs: dict[bytes, Answer]
+    """Of those refs for which git knows one."""
+    failure: RemoteFailureError | None
+    """Why others are missing, if git failed."""
+    was_declined: bool
+    """Whether a hook of the remote refused all refs together."""
+
+
+class Transport:
+    """git for one remote."""
+
+    def __init__(
+        self,
+        git: Git,
+        remote: RemoteUrl,
+        access: Access,
+        quiet_seconds: int,
+        progress: Callable[[bytes, int, int], None] | None = None,
+    ) -> None:
+        """``git`` is for the store; ``quiet_seconds``: the longest silence of git.
+
+        ``progress`` is called with git's topic, position and total.
+        """
+        self._git = Git(git.program, access=access)
+        self._store = git
+        self._remote = remote
+        self._quiet_seconds = quiet_seconds
+        self._progress = progress
+
+    def refs(self) -> dict[bytes, bytes]:
+        """Ask the remote for all of its refs: name to oid, in hexadecimal digits.
+
+        git sends prefixes of names for a fetch only. This is for rare cases.
+        """
+        code, output, words = self._run(
+            self._git, ("ls-remote", "--refs"), (self._remote.url,), {}
+        )
+        if code:
+            raise self._failure(words, code)
+        found = (_LISTED.fullmatch(line) for line in output.split(b"\n"))
+        return {match[2]: match[1] for match in found if match}
+
+    def push(
+        self, staging: Git, specs: Iterable[bytes], options: Iterable[bytes]
+    ) -> PushAnswers:
+        """Push ``specs`` from a staging repository, each with its lease there.
+
+        ``options`` are push options. ``RemoteFailureError`` if nothing was sent.
+        """
+        git = staging._replace(access=self._git.access, lender=self._store)
+        args: list[str | bytes] = ["push", "--porcelain", "--no-verify", "--progress"]
+        args += ["--force-with-lease"]
+        args += [b"--push-option=" + option for option in options]
+        config = {
+            f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url),
+            f"remote.{_REMOTE}.fetch": f"+refs/*:{LEASES.decode()}*",
+        }
+        code, output, words = self._run(git, args, (_REMOTE.encode(), *specs), config)
+        answers, was_declined = _answers(output, words)
+        failure = self._failure(words, code) if code else None
+        return PushAnswers(answers, failure, was_declined)
+
+    def _failure(self, words: list[bytes], code: int) -> RemoteFailureError:
+        said = [
+            line.removeprefix(b"fatal: ").removeprefix(b"error: ")
+            for line in words
+            if not line.startswith((b"hint: ", b"To ", b"Done"))
+        ]
+        text = b"; ".join(said[-_MOST_WORDS:]) or b"git ended with status %d" % code
+        # any of the lines may have the reason
+        kind = kind_of(b"\n".join(words), FailureKind.TRANSIENT)
+        return RemoteFailureError(kind, self._without_url(text))
+
+    def _without_url(self, text: bytes) -> bytes:
+        return text.replace(self._remote.url, self._remote.shown)
+
+    def _run(
+        self,
+        git: Git,
+        args: Iterable[str | bytes],
+        operands: Iterable[bytes],
+        config: Mapping[str, str],
+    ) -> tuple[int, bytes, list[bytes]]:
+        """Run git; return its exit code, its output, and its words on stderr."""
+        access = git.access
+        assert access is not None
+        with git.start(
+            *args,
+            operands=operands,
+            config=dict(config),
+            protocols=_ALLOWED,
+            stdout=PIPE,
+            stderr=PIPE,
+            # ssh and credential helpers find no terminal to ask at
+            start_new_session=not access.may_ask,
+            stdin=None if access.may_ask else DEVNULL,
+        ) as process:
+            try:
+                output, errors = self._read(process)
+                code = process.wait(self._quiet_seconds)
+            except BaseException as exc:
+                _end(process, is_group=not access.may_ask)
+                if isinstance(exc, TimeoutExpired):
+                    raise self._silence() from None
+                raise
+        lines = [it.rpartition(b"\r")[2].strip() for it in errors.split(b"\n")]
+        return code, output, [printable(line) for line in lines if line]
+
+    def _silence(self) -> RemoteFailureError:
+        return RemoteFailureError(
+            FailureKind.TRANSIENT,
+            b"no progress for %d seconds" % self._quiet_seconds,
+        )
+
+    def _read(self, process: Popen[bytes]) -> tuple[bytes, bytes]:
+        """Read both outputs to their ends; ``RemoteFailureError`` after a silence."""
+        assert process.stdout is not None
+        assert process.stderr is not None
+        found: dict[int, bytearray] = {}
+        with selectors.DefaultSelector() as selector:
+            for pipe in (process.stdout, process.stderr):
+                found[pipe.fileno()] = bytearray()
+                selector.register(pipe, selectors.EVENT_READ)
+            end = time.monotonic() + self._quiet_seconds
+            while selector.get_map():
+                ready = selector.select(max(0, end - time.monotonic()))
+                if not ready:
+                    raise self._silence()
+                end = time.monotonic() + self._quiet_seconds
+                for key, _events in ready:
+                    piece = os.read(key.fd, _PIECE_BYTES)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    found[key.fd] += piece
+                    if key.fileobj is process.stderr:
+                        self._show(piece)
+                        del found[key.fd][:-_MOST_OUTPUT]
+        return (
+            bytes(found[process.stdout.fileno()]),
+            bytes(found[process.stderr.fileno()]),
+        )
+
+    def _show(self, piece: bytes) -> None:
+        if self._progress is None:
+            return
+        line = piece.rstrip(b"\r\n").replace(b"\r", b"\n").rpartition(b"\n")[2]
+        if match := _PERCENT.match(line.removeprefix(b"remote: ")):
+            self._progress(match[1], int(match[3]), int(match[4]))
+
+
+def _answers(output: bytes, words: list[bytes]) -> tuple[dict[bytes, Answer], bool]:
+    """Return the answer for each ref, and whether a hook declined all of them."""
+    remote = [it[8:].strip() for it in words if it.startswith(b"remote: ")]
+    remote = [it for it in remote if it and not _PERCENT.match(it)]
+    said = b"; ".join(remote[-_MOST_WORDS:])
+    answers: dict[bytes, Answer] = {}
+    declined = 0
+    for line in output.split(b"\n"):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        flag, ref, summary = match[1], match[3], match[4]
+        if flag != b"!":
+            answers[ref] = Answer(True, is_forced=flag == b"+")
+            continue
+        reason = printable((_REASON.fullmatch(summary) or [b"", b""])[1] or summary)
+        if b"failed to report status" in reason:
+            continue  # nobody knows
+        is_hook = b"hook declined" in reason
+        declined += b"pre-receive hook declined" in reason
+        if said and (is_hook or b"unpack" in reason or b"update ref" in reason):
+            reason += b": " + said
+        kind = kind_of(reason, FailureKind.RULE)
+        if b"stale info" in reason:
+            kind = FailureKind.MOVED
+        elif is_hook and kind is not FailureKind.LIMIT:
+            kind = FailureKind.RULE
+        answers[ref] = Answer(False, reason, kind)
+    return answers, declined > 1
+
+
+def _end(process: Popen[bytes], *, is_group: bool) -> None:
+    """End git, and the processes that it has started if they are a group."""
+    with contextlib.suppress(ProcessLookupError):
+        if is_group:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def access_of(ui: UiT, git: Git, remote: RemoteUrl, *, in_background: bool) -> Access:
+    """Return the access to ``remote``; only a person at a terminal is asked."""
+    may_ask = not in_background and ui.interactive()
+    command = b""
+    if remote.protocol == b"ssh":
+        command = os.environb.get(b"GIT_SSH_COMMAND", b"")
+        if not command and ui.hasconfig(b"ui", b"ssh"):
+            command = ui.config(b"ui", b"ssh")
+        if not may_ask:
+            plain = Git(git.program, access=Access(may_ask))
+            asked = plain.run("config", "--get", "core.sshCommand", check=False)
+            command = command or asked.stdout.strip() or b"ssh"
+            command += b" -batch" if b"plink" in command else b" -o BatchMode=yes"
+    return Access(may_ask, command)
