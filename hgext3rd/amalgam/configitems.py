@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 GIT_FORMATS = GIT_V2, CINNABAR_V1 = (b"git-v2", b"cinnabar-v1")
 METADATA_DIALECT = b"cinnabar"
 """The dialect whose commits have git-cinnabar's ids, and its metadata beside them."""
+HGGIT_DIALECT = b"hggit"
+"""The dialect whose commits and changesets have hg-git's ids."""
 DIALECTS = (METADATA_DIALECT,)
 """All dialects, as the core names them (``rust/capi/src/jobs.rs``)."""
 PREFAULTS = (b"none", b"willneed", b"populate")

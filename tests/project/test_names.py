@@ -42,7 +42,7 @@ FOREIGN = {
     *("malloc", "memfd", "strace", "zstdmt"),
     *("isal_create_hufftables", "read_ahead_kb"),
     *("changegroup.getbundler", "maintenance.strategy", "uploadpack.blobPackfileUri"),
-    "push.pushOption",
+    *("push.pushOption", "git.similarity"),
 }
 #: Words of docstrings that the package has in no code.
 FOREIGN_IN_DOCSTRINGS = {

@@ -20,6 +20,7 @@ from mercurial import changegroup, error, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ..configitems import HGGIT_DIALECT
 from ..core.operation import Operation
 from ..files import Directory
 from ..gitstore import requirements
@@ -29,6 +30,7 @@ from ..records import Record
 from ..scratch import scratch
 from ..terminal import printable
 from .commands import PushRefusedError
+from .decoding import TextDecoder
 from .graph import NO_COMMIT_GRAPH
 
 if TYPE_CHECKING:
@@ -278,6 +280,11 @@ def convert(
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
     version = _version(repo)
+    if dialect == HGGIT_DIALECT and repo.ui.config(b"git", b"similarity"):
+        raise error.ConfigError(
+            _(b"cannot find renames of git commits as git.similarity says"),
+            hint=_(b"remove git.similarity, or use hg-git itself"),
+        )
     if not oids:
         return Conversion((), (), version)
     start = out.tell()
@@ -345,12 +352,14 @@ class _Run:
             known.append(
                 {"commit": bin_node(oid), "node": node, "text": revision(node)}
             )
-        with Directory(self._scratch).opened() as directory:
+        with TextDecoder() as decoder, Directory(self._scratch).opened() as directory:
             fields = {
                 "dialect": settings.dialect,
                 "commits": commits.fileno(),
                 "trees": self._objects(),
                 "blobs": self._objects(),
+                "decoder": decoder.fields(),
+                "user": self._repo.ui.config(b"ui", b"username") or b"",
                 "out": out.fileno(),
                 "scratch": {"fd": directory, "path": self._scratch},
                 "store": self._repo.store.path,

@@ -4,11 +4,18 @@
 //! `docs/decisions/hggit.rst` has the cases in which they are not followed.
 
 mod commit;
+mod difflib;
 mod identity;
+mod import;
+mod metadata;
+mod submodules;
 mod texts;
 
+use self::import::ParsedCommit;
+pub use self::submodules::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use crate::{
-    ChangesetHistory, ChangesetInput, CommitInput, Dialect, JudgedCommit, MetadataKind, Unreadable,
+    ChangesetHistory, ChangesetInput, CommitInput, Dialect, ImportRules, JudgedCommit,
+    MOST_COMMIT_BYTES, MetadataKind, Reason, Unreadable,
 };
 
 /// The dialect.
@@ -20,6 +27,12 @@ impl Dialect for HgGit {
     const METADATA: Option<MetadataKind> = None;
     const HAS_UNIQUE_COMMITS: bool = false;
     const READS_COPIES: bool = true;
+    const IMPORT: Option<ImportRules> = Some(ImportRules {
+        texts: |content, settings| ParsedCommit::of(content).texts(settings),
+        accepts: import::accepts,
+        gitmodules: submodules::gitmodules,
+        subrepo_files: submodules::subrepo_files,
+    });
 
     fn write_commit(
         &mut self,
@@ -30,8 +43,11 @@ impl Dialect for HgGit {
         commit::write(out, input, history)
     }
 
-    fn judge(_content: &[u8]) -> JudgedCommit<'_> {
-        JudgedCommit::default()
+    fn judge(content: &[u8]) -> JudgedCommit<'_> {
+        let ParsedCommit { tree, parents, .. } = ParsedCommit::of(content);
+        let is_long = content.len() > MOST_COMMIT_BYTES;
+        let refused = is_long.then_some((Reason::CommitSize, &b""[..]));
+        JudgedCommit { tree, parents, refused }
     }
 
     fn changeset(_content: &[u8], _made: &ChangesetInput<'_>) -> Option<Vec<u8>> {

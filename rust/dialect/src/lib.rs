@@ -6,6 +6,7 @@
 
 pub mod cinnabar;
 pub mod hggit;
+mod imported;
 mod reason;
 
 use gitpack::Oid;
@@ -14,6 +15,7 @@ use revlog::{Changeset, Node};
 
 pub use cinnabar::Cinnabar;
 pub use hggit::HgGit;
+pub use imported::{Decoder, ImportRules, ImportSettings, ImportedCommit};
 pub use reason::Reason;
 
 /// Size limit of a commit object that becomes a changeset: several copies of it are in memory.
@@ -36,6 +38,9 @@ pub trait Dialect: Default + Send + Sync + 'static {
     const EDITS_TREES: bool = false;
     /// Copies that a changeset of a commit records.
     const COPIES: CopyRule = CopyRule::Nothing;
+    /// Rules for changesets that are made as Mercurial's commit makes them. Without them, they are
+    /// made as git-cinnabar does, with [`Self::changeset`].
+    const IMPORT: Option<ImportRules> = None;
 
     /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit.
     ///

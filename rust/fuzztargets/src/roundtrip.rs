@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use changegroup::{END, GroupVersion, RevisionChunk};
+use dialect::ImportSettings;
 use git2hg::ConversionRequest;
 use git2hg::fuzzing::round_trip;
 use parallel::Buffer;
@@ -37,6 +38,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         memory_bytes: TEXT_BYTES,
         most_file_bytes: u64::MAX,
         branch: None,
+        import: ImportSettings::default(),
     };
     round_trip(&request, &planted.open(), &nodes)
 }

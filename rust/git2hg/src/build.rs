@@ -6,8 +6,11 @@
 //! changegroup of them; `merges` has the rules for two parents.
 
 pub(crate) mod ancestry;
+pub(crate) mod commits;
 pub(crate) mod copies;
+pub(crate) mod filelogs;
 pub(crate) mod files;
+pub(crate) mod graph;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
 mod merges;
@@ -25,6 +28,7 @@ use parallel::hex::hex;
 use parallel::{Budget, Buffer};
 use revlog::{Changeset, Node, Revlog, node};
 
+use crate::build::commits::{ImportedFacts, Imports};
 use crate::build::copies::{CopySources, copies};
 use crate::build::files::{FileRevisions, NewText, nodes_of};
 use crate::build::manifestlines::{LineEdit, entry};
@@ -96,6 +100,8 @@ struct Converted {
     manifest: Number,
     /// Value of the branch extra, as stored.
     branch: Option<Arc<[u8]>>,
+    /// More, if it is made as Mercurial's commit makes it.
+    imported: Option<Arc<ImportedFacts>>,
 }
 
 /// Builder of changesets, commit by commit.
@@ -114,6 +120,9 @@ pub(crate) struct ChangesetBuilder<'a, W, R> {
     branch: Option<Arc<[u8]>>,
     known: HashMap<Oid, Converted>,
     made: ChangesetPairs,
+    /// Nodes of new changesets. Several commits may have one, and one commit several.
+    written: Vec<Node>,
+    imports: Option<Imports<'a>>,
     progress: &'a ConversionProgress<'a>,
 }
 
@@ -125,13 +134,14 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// [`Error::Scratch`].
     pub fn new(
         rules: CommitRules,
-        request: &ConversionRequest<'_>,
+        request: &'a ConversionRequest<'a>,
         revlog: &'a Revlog,
         trees: &'a GitTrees<W, R>,
         budget: Arc<Budget>,
         progress: &'a ConversionProgress<'a>,
     ) -> Result<Self> {
         let part = request.memory_bytes / PART_OF_MEMORY;
+        let imports = rules.import.map(|rules| Imports::new(rules, request.import, request.store));
         Ok(Self {
             rules,
             trees,
@@ -145,6 +155,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             branch: request.branch.map(Arc::from),
             known: HashMap::new(),
             made: Vec::new(),
+            written: Vec::new(),
+            imports: imports.transpose()?,
             progress,
         })
     }
@@ -175,15 +187,23 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 tree,
                 manifest: self.manifests.stored(changeset.manifest)?,
                 branch: branch.map(|(_, value)| Arc::from(value)),
+                imported: None,
             };
             self.known.insert(*oid, converted);
         }
+        let pairs: Vec<(Oid, Node)> = known.iter().map(|it| (it.oid, it.node)).collect();
+        self.add_known_facts(&pairs)?;
         Ok(learned)
     }
 
     /// Whether a commit is a changeset.
     pub fn is_known(&self, oid: &Oid) -> bool {
         self.known.contains_key(oid)
+    }
+
+    /// Whether changesets are made as Mercurial's commit makes them.
+    pub const fn is_import(&self) -> bool {
+        self.imports.is_some()
     }
 
     /// Number of changesets made.
@@ -211,6 +231,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         commit: &WindowCommit,
         changes: &CommitChanges,
     ) -> Result<Option<Box<[u8]>>> {
+        if let CommitChanges::First(changes) = changes {
+            return self.commit(commit, changes);
+        }
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
         let tree = commit.tree_or_empty();
@@ -228,16 +251,23 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let text = (self.rules.changeset)(&commit.content, &made_of)
             .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
         let node = node::node_of(pair[0], pair[1], &text);
-        let chunk = RevisionChunk { node, parents: pair, base: Node::NULL, link: node, flags: 0 };
+        self.push_changeset(node, pair, &text)?;
+        self.made.push((commit.oid, node));
+        let converted = Converted { node, tree, manifest: made.manifest, branch, imported: None };
+        self.known.insert(commit.oid, converted);
+        Ok(None)
+    }
+
+    /// Adds the chunk of a changeset.
+    fn push_changeset(&mut self, node: Node, parents: [Node; 2], text: &[u8]) -> Result<()> {
+        let chunk = RevisionChunk { node, parents, base: Node::NULL, link: node, flags: 0 };
         let mut bytes = Vec::with_capacity(text.len() + 200);
         chunk.push_head(self.version, text.len() + 12, &mut bytes)?;
         hunk_head(0, 0, text.len(), &mut bytes);
-        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(text);
         self.changesets.push(&bytes)?;
-        self.made.push((commit.oid, node));
-        let converted = Converted { node, tree, manifest: made.manifest, branch };
-        self.known.insert(commit.oid, converted);
-        Ok(None)
+        self.written.push(node);
+        Ok(())
     }
 
     /// Writes the changegroup, and returns the changesets.
@@ -250,8 +280,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let len = self.changesets.len();
         self.changesets.copy(0, len, &mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
-        let made = self.made;
-        let link_node = |link: u32| made[link as usize].1;
+        let (made, written) = (self.made, self.written);
+        let link_node = |link: u32| written[link as usize];
         let (mut bytes, mut delta) = (Vec::new(), Vec::new());
         for new in self.manifests.new_ones().to_vec() {
             let base = self.manifests.delta(&new, &mut delta)?;
@@ -351,7 +381,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                         None => self.escaped(content)?,
                     };
                     let parents = [old_node.unwrap_or(Node::NULL), Node::NULL];
-                    waiting.add(edits.len(), NewText { path, parents, text });
+                    waiting.add(edits.len(), NewText { path, parents, text, content: None });
                     Node::NULL // until it is hashed
                 }
             };
@@ -382,7 +412,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
 
     /// Number of the next changeset.
     fn link(&self) -> Result<u32> {
-        u32::try_from(self.made.len()).map_err(|_| Error::TooMany)
+        u32::try_from(self.written.len()).map_err(|_| Error::TooMany)
     }
 
     /// Text of a copied file revision.

@@ -21,6 +21,7 @@ use revlog::RevlogKind;
 use crate::build::ChangesetBuilder;
 use crate::error::{Error, Result};
 use crate::judge::Judge;
+use crate::judge::reasons::MOST_DETAIL;
 use crate::progress::{ConversionProgress, ConversionStage, ConversionWatch};
 use crate::read::blobs::{GitBlobs, most_bytes};
 use crate::read::prefetch::{Prefetch, PrefetchedWindow, limit_bytes};
@@ -45,7 +46,10 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let rules = CommitRules::of::<D>();
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
-    let trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth);
+    let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth);
+    if rules.import.is_some() {
+        trees = trees.lenient();
+    }
     let budget = Budget::new(eighth * 3, request.dir);
     let most_bytes = most_bytes(request.most_file_bytes);
     let blobs = GitBlobs::new(pipes.blobs, request.dir, Arc::clone(&budget), most_bytes);
@@ -57,7 +61,8 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let mut prefetch = Prefetch::new(rules, pipes.commits, &trees, blobs, roots, memory);
     let windows = std::iter::from_fn(|| prefetch.next().transpose());
     let limit_bytes = limit_bytes(request.memory_bytes);
-    let mut converter = Converter { builder, judge: None, limit_bytes, progress: &progress };
+    let mut converter =
+        Converter { builder, judge: None, refused: None, limit_bytes, progress: &progress };
     ordered::run(
         // most windows take half of the memory at most, as they are counted
         Width { threads: 1, window_bytes: request.memory_bytes as u64 },
@@ -67,7 +72,10 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
         |window| converter.convert(window),
         || progress.tick(),
     )?;
-    let Converter { builder, judge, .. } = converter;
+    let Converter { builder, judge, refused, .. } = converter;
+    if let Some(refused) = refused {
+        return Ok(Conversion { changesets: Vec::new(), refused: vec![refused] });
+    }
     if let Some(judge) = judge {
         let refused = refusals(judge, &trees, limit_bytes, &progress)?;
         return Ok(Conversion { changesets: Vec::new(), refused });
@@ -77,6 +85,9 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     }
     let start = (&*out).stream_position().map_err(Error::Output)?;
     let changesets = builder.write(out)?;
+    if rules.import.is_some() {
+        return Ok(Conversion { changesets, refused: Vec::new() });
+    }
     parallel::trim(); // the round trip has the same memory
     let fault =
         verify::<D>((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
@@ -96,6 +107,8 @@ struct Converter<'a, W, R> {
     builder: ChangesetBuilder<'a, W, R>,
     /// Commits from the first window on that may have a refused one.
     judge: Option<Judge>,
+    /// First refused commit, if the dialect does not judge the others.
+    refused: Option<Refusal>,
     /// Memory limit of all file revisions.
     limit_bytes: usize,
     progress: &'a ConversionProgress<'a>,
@@ -104,6 +117,9 @@ struct Converter<'a, W, R> {
 impl<W: Write, R: Read> Converter<'_, W, R> {
     /// Converts the commits of a window, or keeps them for the judge.
     fn convert(&mut self, window: PrefetchedWindow) -> Result<()> {
+        if self.refused.is_some() {
+            return Ok(());
+        }
         let PrefetchedWindow { commits, changes, .. } = window;
         let mut rest = &*commits;
         if let Some((changes, contents)) = changes.filter(|_| self.judge.is_none()) {
@@ -127,6 +143,15 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     }
 
     fn judge(&mut self, oid: Oid, judged: &JudgedCommit<'_>) -> Result<()> {
+        if self.builder.is_import() {
+            let refusal = |(reason, detail): (Reason, &[u8])| Refusal {
+                oid,
+                reason,
+                detail: detail[..detail.len().min(MOST_DETAIL)].to_vec(),
+            };
+            self.refused = self.refused.take().or(judged.refused.map(refusal));
+            return Ok(());
+        }
         let judge = self.judge.get_or_insert_default();
         judge.add(oid, judged, |parent| self.builder.is_known(parent))
     }

@@ -29,5 +29,6 @@ pub use convert::convert;
 pub use error::{Error, Result};
 pub use progress::{ConversionStage, ConversionWatch};
 pub use read::answers::{Answer, Answers};
+pub use read::decoder::PipedDecoder;
 pub use request::{Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal};
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod blobs;
 pub(crate) mod commits;
+pub(crate) mod decoder;
 pub(crate) mod diff;
 pub(crate) mod prefetch;
 pub(crate) mod trees;

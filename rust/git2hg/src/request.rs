@@ -5,7 +5,7 @@ use gitpack::Oid;
 use parallel::Directory;
 use revlog::{Node, Store};
 
-use dialect::Reason;
+use dialect::{ImportSettings, Reason};
 
 /// Pipes of git processes.
 #[derive(Debug)]
@@ -47,6 +47,8 @@ pub struct ConversionRequest<'a> {
     /// Named branch of all new commits, as its extra is stored. `None`: the branch of the first
     /// parent.
     pub branch: Option<&'a [u8]>,
+    /// Settings that changesets of some dialects depend on.
+    pub import: ImportSettings<'a>,
 }
 
 /// Refused commit.

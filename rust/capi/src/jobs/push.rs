@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 
-use dialect::Dialect;
+use dialect::{Dialect, ImportSettings};
 use git2hg::{
-    ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset, Refusal,
-    SurveyProgress,
+    ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset,
+    PipedDecoder, Refusal, SurveyProgress,
 };
 use gitpack::Oid;
 use revlog::{Node, Store};
@@ -18,8 +18,9 @@ use crate::message::Fields;
 /// Converts new commits to a changegroup, and verifies it by converting it back.
 ///
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
-/// are the pipes of a `git cat-file --batch-command --buffer` each. The changegroup is written to
-/// `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
+/// are the pipes of a `git cat-file --batch-command --buffer` each, and `decoder` those of a
+/// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author.
+/// The changegroup is written to `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     with_dialect!(message, D => convert_by::<D>(message, call))
@@ -33,6 +34,12 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         (file(&mut trees, "requests")?, file(&mut trees, "answers")?);
     let (blob_requests, blob_answers) =
         (file(&mut blobs, "requests")?, file(&mut blobs, "answers")?);
+    let decoder: Option<Fields<'_>> = message.take("decoder")?;
+    let decoder = decoder.map(decoder_pipes).transpose()?;
+    let mut import = ImportSettings { user: message.take("user")?, ..ImportSettings::default() };
+    if let Some(decoder) = &decoder {
+        import.decoder = decoder;
+    }
     let dir = directory(&mut message, "scratch")?;
     let store = Store::new(message.take("store")?, encoding(message.take("encoding")?)?);
     let known: Vec<Fields<'_>> = message.take("known")?;
@@ -45,6 +52,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         memory_bytes: message.take("memory_bytes")?,
         most_file_bytes: message.take("most_file_bytes")?,
         branch: message.take("branch")?,
+        import,
     };
     for read in [message, trees, blobs] {
         read.end()?;
@@ -64,6 +72,16 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         .collect();
     let refused: Vec<_> = converted.refused.iter().map(refusal).collect();
     Ok(Fields::default().with("changesets", &changesets[..]).with("refused", refused).encode())
+}
+
+/// Pipes of a decoder, duplicated: a decoder needs them for as long as the conversion.
+fn decoder_pipes(mut fields: Fields<'_>) -> Result<PipedDecoder<File, File>, Failure> {
+    let pipe = |fields: &mut Fields<'_>, name| {
+        file(fields, name)?.try_clone().map_err(|problem| Failure::io(Path::new(""), &problem))
+    };
+    let decoder = PipedDecoder::new(pipe(&mut fields, "requests")?, pipe(&mut fields, "answers")?);
+    fields.end()?;
+    Ok(decoder)
 }
 
 fn known_changeset(mut fields: Fields<'_>) -> Result<KnownChangeset<'_>, Failure> {

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delta};
+use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::{Buffer, Directory};
 use revlog::node::parents_prefix;
@@ -32,6 +33,8 @@ pub(crate) struct FileRevisions {
     /// Numbers of chunks.
     made: HashMap<(u32, Node), u32>,
     chunks: Vec<SpooledChunk>,
+    /// For each chunk, if later revisions need it.
+    facts: Vec<RevisionFacts>,
     /// Bytes of all names.
     name_bytes: usize,
     spool: Spool,
@@ -45,6 +48,24 @@ pub(crate) struct NewText<'a> {
     pub path: &'a [u8],
     pub parents: [Node; 2],
     pub text: Buffer,
+    /// Content, if later revisions need it.
+    pub content: Option<RevisionContent>,
+}
+
+/// Content of a file revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RevisionContent {
+    /// Id of the blob with this content.
+    pub blob: Oid,
+    /// Whether the revision names the source of a copy.
+    pub is_copy: bool,
+}
+
+/// Content and parents of a new file revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RevisionFacts {
+    pub content: RevisionContent,
+    pub parents: [Node; 2],
 }
 
 /// Nodes of texts, hashed together.
@@ -85,6 +106,7 @@ impl FileRevisions {
             numbers: HashMap::new(),
             made: HashMap::new(),
             chunks: Vec::new(),
+            facts: Vec::new(),
             name_bytes: 0,
             spool: Spool::new(dir, "files")?,
             texts: Cache::new(most_bytes),
@@ -94,7 +116,9 @@ impl FileRevisions {
 
     /// Memory of all revisions, about, except for cached texts.
     pub fn bytes(&self) -> usize {
-        self.chunks.len() * REVISION_BYTES + self.name_bytes
+        self.chunks.len() * REVISION_BYTES
+            + self.facts.len() * size_of::<RevisionFacts>()
+            + self.name_bytes
     }
 
     /// Adds the revision `own` with a text, first used by the changeset `link`.
@@ -103,7 +127,7 @@ impl FileRevisions {
     ///
     /// [`Error::Scratch`].
     pub fn add(&mut self, new: NewText<'_>, own: Node, link: u32) -> Result<()> {
-        let NewText { path, parents, text } = new;
+        let NewText { path, parents, text, content } = new;
         let p1 = parents[0];
         let path = self.number(path)?;
         if self.made.contains_key(&(path, own)) {
@@ -138,11 +162,31 @@ impl FileRevisions {
         let len = u32::try_from(len).map_err(|_| Error::TooMany)?;
         self.chunks.push(SpooledChunk { path, link, at, len, text_len, base, chain });
         self.made.insert((path, own), number);
+        self.facts.extend(content.map(|content| RevisionFacts { content, parents }));
         if text.len() <= self.longest_kept {
             let bytes = text.len();
             self.texts.put(own, Arc::new(text), bytes);
         }
         Ok(())
+    }
+
+    /// Number of a new revision: parents have smaller numbers.
+    pub fn number_of(&self, path: &[u8], node: Node) -> Option<u32> {
+        self.made.get(&(*self.numbers.get(path)?, node)).copied()
+    }
+
+    /// Content and parents of a new revision, if they were given.
+    pub fn facts(&self, number: u32) -> Option<&RevisionFacts> {
+        self.facts.get(number as usize)
+    }
+
+    /// Text of a new revision.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scratch`].
+    pub fn text(&mut self, number: u32, node: Node) -> Result<Arc<Buffer>> {
+        self.texts.get(&node).map_or_else(|| self.spooled(number), Ok)
     }
 
     /// Delta base of a text: the chunk and the text of its parent `node`, if that is in the group
@@ -155,9 +199,7 @@ impl FileRevisions {
         if chain >= LONGEST_CHAIN || longest > self.longest_kept {
             return Ok(None);
         }
-        let kept = self.texts.get(&node);
-        let base = kept.map_or_else(|| self.spooled(number), Ok)?;
-        Ok(Some((number, base)))
+        Ok(Some((number, self.text(number, node)?)))
     }
 
     /// Text of a chunk.

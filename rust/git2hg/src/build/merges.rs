@@ -121,7 +121,11 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
                     let text = self.escaped(content)?;
                     let [p1, p2] = parents;
                     let node = node_of(p1, p2, &text);
-                    self.files.add(NewText { path, parents, text }, node, self.link()?)?;
+                    self.files.add(
+                        NewText { path, parents, text, content: None },
+                        node,
+                        self.link()?,
+                    )?;
                     (node, flag, true)
                 }
             };

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use changegroup::GroupVersion;
-use dialect::{Cinnabar, Reason};
+use dialect::{Cinnabar, ImportSettings, Reason};
 use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid};
 use parallel::Directory;
@@ -38,6 +38,7 @@ pub(crate) fn with_request<T>(
         memory_bytes,
         most_file_bytes,
         branch: None,
+        import: ImportSettings::default(),
     })
 }
 

@@ -14,7 +14,7 @@ use revlog::manifest::MAX_DEPTH;
 
 use crate::error::Result;
 use crate::judge::tree::{LONGEST_PATH, TreeEntry};
-use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
+use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries};
 
 /// Memory of a path beside its bytes, about, while it is compared and converted.
 const PATH_BYTES: usize = 600;
@@ -41,6 +41,49 @@ pub(crate) enum CommitChanges {
     One(Vec<Change>),
     /// Against two parents; paths ascending.
     Two(Vec<MergedPath>),
+    /// Against the first of any parents.
+    First(FirstParentChanges),
+}
+
+/// Changes of a commit against its first parent.
+#[derive(Debug)]
+pub(crate) struct FirstParentChanges {
+    /// Files, ascending by path.
+    pub files: Vec<Change>,
+    /// Gitlinks, ascending by path; `None` for removed ones.
+    pub links: Vec<(Box<[u8]>, Option<Oid>)>,
+    /// Files in the root directory; `None` if the parent has the same tree.
+    pub root: Option<RootFiles>,
+    /// Number of changesets that need the contents.
+    pub times: usize,
+}
+
+/// Entries of the root directory that submodules and subrepositories are read from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RootFiles {
+    /// `.gitmodules`.
+    pub modules: Option<(EntryKind, Oid)>,
+    /// `.hgsub`.
+    pub sub: Option<(EntryKind, Oid)>,
+    /// `.hgsubstate`.
+    pub state: Option<(EntryKind, Oid)>,
+}
+
+impl RootFiles {
+    /// Finds them in a root directory.
+    pub fn of(trees: &GitTrees<impl Write, impl Read>, content: &[u8]) -> Self {
+        let mut found = Self::default();
+        for entry in entries(content).take_while(|entry| entry.name <= b".hgsubstate") {
+            let place = match entry.name {
+                b".gitmodules" => &mut found.modules,
+                b".hgsub" => &mut found.sub,
+                b".hgsubstate" => &mut found.state,
+                _ => continue,
+            };
+            *place = trees.kind_of(entry.mode).map(|kind| (kind, entry.oid));
+        }
+        found
+    }
 }
 
 /// Path that differs from at least one of two parents.
@@ -97,6 +140,10 @@ impl CommitChanges {
                 .iter()
                 .filter_map(|change| Some((&*change.path, change.own_blob()?)))
                 .collect(),
+            Self::First(FirstParentChanges { files, times, .. }) => (0..*times)
+                .flat_map(|_| files)
+                .filter_map(|change| Some((&*change.path, change.own_blob()?)))
+                .collect(),
         }
     }
 }
@@ -110,6 +157,10 @@ pub(crate) struct TreeComparison {
     pub new: Option<Oid>,
     /// Differences, ascending by path.
     pub changes: Vec<Change>,
+    /// Gitlinks that differ, ascending by path; `None` for removed ones.
+    pub links: Vec<(Box<[u8]>, Option<Oid>)>,
+    /// Files in the root directory of the new tree, if trees are read leniently.
+    pub root: Option<RootFiles>,
     /// Whether commits with the new tree are refused, given that those with the old one are not.
     pub is_refused: bool,
 }
@@ -164,9 +215,14 @@ pub(crate) fn compare(
             let new = pair.new.and_then(|_| found.next());
             let comparison = &mut comparisons[pair.comparison];
             if let Some(tree) = &new {
-                comparison.is_refused |= tree.reasons.refuse(pair.depth == 0);
+                if !trees.is_lenient() {
+                    comparison.is_refused |= tree.reasons.refuse(pair.depth == 0);
+                } else if pair.depth == 0 {
+                    comparison.root = Some(RootFiles::of(trees, &tree.content));
+                }
             }
             walk(
+                |mode| trees.kind_of(mode),
                 old.as_ref().map_or(&[], |tree| &tree.content),
                 new.as_ref().map_or(&[], |tree| &tree.content),
                 |name, old, new| {
@@ -179,10 +235,15 @@ pub(crate) fn compare(
                         Some((EntryKind::File(flag), blob)) => Some((flag, blob)),
                         _ => None,
                     };
+                    if [old, new].iter().flatten().any(|(kind, _)| *kind == EntryKind::Gitlink) {
+                        let link = new.filter(|(kind, _)| *kind == EntryKind::Gitlink);
+                        bytes += path.len() + PATH_BYTES;
+                        comparison.links.push((path.clone().into(), link.map(|(_, oid)| oid)));
+                    }
                     if file(old).is_some() || file(new).is_some() {
                         let (old, new) = (file(old), file(new));
                         if new.is_some() && path.len() > LONGEST_PATH {
-                            comparison.is_refused = true;
+                            comparison.is_refused |= !trees.is_lenient();
                             return;
                         }
                         bytes += path.len() + PATH_BYTES;
@@ -191,7 +252,7 @@ pub(crate) fn compare(
                     let (old, new) = (directory(old), directory(new));
                     if old.is_some() || new.is_some() {
                         if pair.depth == MAX_DEPTH {
-                            comparison.is_refused = true;
+                            comparison.is_refused |= !trees.is_lenient();
                             return;
                         }
                         let (comparison, depth) = (pair.comparison, pair.depth + 1);
@@ -207,21 +268,23 @@ pub(crate) fn compare(
         }
         tick()?;
     }
-    for TreeComparison { changes, .. } in comparisons {
+    for TreeComparison { changes, links, .. } in comparisons {
         changes.sort_unstable_by(|one, two| one.path.cmp(&two.path));
+        links.sort_unstable();
     }
     Ok(Some(bytes))
 }
 
 /// Passes differing entries to `each`, compared by name and by being a directory.
 fn walk<'a>(
+    kind_of: impl Fn(&[u8]) -> Option<EntryKind>,
     old: &'a [u8],
     new: &'a [u8],
     mut each: impl FnMut(&'a [u8], Option<(EntryKind, Oid)>, Option<(EntryKind, Oid)>),
 ) {
     let (mut old, mut new) = (entries(old).peekable(), entries(new).peekable());
     // a refused mode gives no file
-    let known = |entry: TreeEntry<'_>| kind_of(entry.mode).map(|kind| (kind, entry.oid));
+    let known = |entry: &TreeEntry<'_>| kind_of(entry.mode).map(|kind| (kind, entry.oid));
     let is_directory = |entry: &TreeEntry<'_>| kind_of(entry.mode) == Some(EntryKind::Directory);
     loop {
         let order = match (old.peek(), new.peek()) {
@@ -235,9 +298,9 @@ fn walk<'a>(
         let before = if order.is_le() { old.next() } else { None };
         let after = if order.is_ge() { new.next() } else { None };
         let name = before.as_ref().or(after.as_ref()).map_or(&b""[..], |entry| entry.name);
-        let (before, after) = (before.and_then(known), after.and_then(known));
-        if before != after {
-            each(name, before, after);
+        let both = before.as_ref().zip(after.as_ref());
+        if !both.is_some_and(|(one, two)| one.mode == two.mode && one.oid == two.oid) {
+            each(name, before.as_ref().and_then(known), after.as_ref().and_then(known));
         }
     }
 }

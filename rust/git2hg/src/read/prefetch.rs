@@ -5,6 +5,7 @@
 
 use std::io::{Read, Write};
 
+use dialect::ImportRules;
 use gitpack::Oid;
 use hashbrown::HashMap;
 
@@ -14,7 +15,7 @@ use crate::read::answers::Answers;
 use crate::read::blobs::{BlobContents, GitBlobs};
 use crate::read::commits;
 use crate::read::commits::{LEAST_COMMITS, WindowCommit, WindowSize};
-use crate::read::diff::{CommitChanges, TreeComparison, compare};
+use crate::read::diff::{CommitChanges, FirstParentChanges, TreeComparison, compare};
 use crate::read::trees::GitTrees;
 use crate::rules::CommitRules;
 
@@ -133,7 +134,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
                 return None;
             }
             let new = Some(commit.tree_or_empty());
-            for parent in &commit.parents {
+            for parent in self.rules.compared(&commit.parents) {
                 let old = Some(*self.roots.get(parent).or_else(|| roots.get(parent))?);
                 comparisons.push(TreeComparison { old, new, ..TreeComparison::default() });
             }
@@ -154,6 +155,10 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     ) -> Result<PrefetchedWindow> {
         let mut comparisons = comparisons.into_iter();
         let changes = commits.iter().map(|commit| {
+            if let Some(rules) = self.rules.import {
+                let compared = comparisons.next().unwrap_or_default();
+                return CommitChanges::First(first_changes(compared, commit, rules));
+            }
             let count = commit.parents.len().max(1);
             CommitChanges::new(
                 comparisons.by_ref().take(count).map(|comparison| comparison.changes).collect(),
@@ -167,6 +172,20 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         let bytes = commit_bytes + bytes as u64 + contents.bytes() / CONTENTS_OF_BYTE;
         Ok(PrefetchedWindow { commits, changes: Some((changes, contents)), bytes })
     }
+}
+
+/// Changes of a commit against its first parent, without paths that are not accepted.
+fn first_changes(
+    compared: TreeComparison,
+    commit: &WindowCommit,
+    rules: ImportRules,
+) -> FirstParentChanges {
+    let TreeComparison { changes: mut files, mut links, root, .. } = compared;
+    files.retain(|change| change.new.is_none() || (rules.accepts)(&change.path));
+    links.retain(|(path, link)| link.is_none() || (rules.accepts)(path));
+    // one changeset for each pair of parents
+    let times = commit.parents.len().saturating_sub(1).max(1);
+    FirstParentChanges { files, links, root, times }
 }
 
 /// Compares the trees of a window, and returns the memory of the result, about. `None` if a window

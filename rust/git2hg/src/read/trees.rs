@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dialect::Reason;
 use gitpack::Oid;
 use gitpack::tree::entry_order;
 use hashbrown::{HashMap, HashSet};
@@ -42,6 +43,8 @@ pub(crate) type FileEntry = (Flag, Oid);
 pub(crate) enum EntryKind {
     Directory,
     File(Flag),
+    /// Commit of another repository.
+    Gitlink,
 }
 
 /// Kind of a mode; `None` if it is refused.
@@ -55,6 +58,44 @@ pub(crate) fn kind_of(mode: &[u8]) -> Option<EntryKind> {
     }
 }
 
+/// Kind of any mode.
+fn any_kind_of(mode: &[u8]) -> EntryKind {
+    const TYPE: u32 = 0o170_000;
+    let digit = |byte: &u8| u32::from(byte.wrapping_sub(b'0') & 7);
+    let mode = mode.iter().fold(0, |mode: u32, byte| mode.wrapping_mul(8) | digit(byte));
+    match (mode & TYPE, mode) {
+        (0o040_000, _) => EntryKind::Directory,
+        (0o160_000, _) => EntryKind::Gitlink,
+        (_, 0o100_755) => EntryKind::File(Flag::Executable),
+        (_, 0o120_000) => EntryKind::File(Flag::Symlink),
+        _ => EntryKind::File(Flag::Regular),
+    }
+}
+
+/// Tree in git's order, with one entry for each name, the last one, and modes without leading
+/// zeros. Names with slashes are left out.
+fn in_order(content: &[u8]) -> Vec<u8> {
+    let mut last: HashMap<&[u8], TreeEntry<'_>> = HashMap::new();
+    for entry in entries(content).filter(|entry| memchr::memchr(b'/', entry.name).is_none()) {
+        last.insert(entry.name, entry);
+    }
+    let is_directory = |entry: &TreeEntry<'_>| any_kind_of(entry.mode) == EntryKind::Directory;
+    let mut sorted: Vec<TreeEntry<'_>> = last.into_values().collect();
+    sorted.sort_unstable_by(|one, two| {
+        entry_order(one.name, is_directory(one), two.name, is_directory(two))
+    });
+    let mut out = Vec::with_capacity(content.len());
+    for TreeEntry { mode, name, oid, .. } in sorted {
+        let zeros = mode.iter().take_while(|byte| **byte == b'0').count();
+        out.extend_from_slice(&mode[zeros..]);
+        out.push(b' ');
+        out.extend_from_slice(name);
+        out.push(0);
+        out.extend_from_slice(oid.as_bytes());
+    }
+    out
+}
+
 /// Entries of a tree, up to the first malformed one.
 pub(crate) fn entries(content: &[u8]) -> impl Iterator<Item = TreeEntry<'_>> {
     let mut rest = content;
@@ -66,7 +107,11 @@ pub(crate) fn entries(content: &[u8]) -> impl Iterator<Item = TreeEntry<'_>> {
 }
 
 /// Trees from a `git cat-file --batch-command --buffer`.
-pub(crate) struct GitTrees<W, R>(Mutex<Process<W, R>>);
+pub(crate) struct GitTrees<W, R> {
+    process: Mutex<Process<W, R>>,
+    /// Whether all trees and modes are accepted.
+    is_lenient: bool,
+}
 
 struct Process<W, R> {
     requests: W,
@@ -76,23 +121,43 @@ struct Process<W, R> {
     most_bytes: usize,
     /// Number of trees requested at a time; smaller after large trees.
     at_once: usize,
+    is_lenient: bool,
 }
 
 impl<W: Write, R: Read> GitTrees<W, R> {
     /// Caches trees of about `most_bytes` together.
     pub fn new(requests: W, answers: R, most_bytes: usize) -> Self {
-        Self(Mutex::new(Process {
+        let process = Mutex::new(Process {
             requests,
             answers: Answers::new(answers),
             kept: Cache::new(most_bytes),
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
-        }))
+            is_lenient: false,
+        });
+        Self { process, is_lenient: false }
+    }
+
+    /// Accepts all trees and modes. Malformed trees are put in order, so their contents do not
+    /// match their ids.
+    pub fn lenient(mut self) -> Self {
+        self.process.get_mut().unwrap_or_else(PoisonError::into_inner).is_lenient = true;
+        Self { is_lenient: true, ..self }
+    }
+
+    /// Whether all trees and modes are accepted.
+    pub const fn is_lenient(&self) -> bool {
+        self.is_lenient
+    }
+
+    /// Kind of a mode; `None` if it is refused.
+    pub fn kind_of(&self, mode: &[u8]) -> Option<EntryKind> {
+        kind_of(mode).or_else(|| self.is_lenient.then(|| any_kind_of(mode)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Process<W, R>> {
         // a panic elsewhere is passed on when its thread is joined
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Trees of the first of `oids`, in order, as many as fit in memory. At least two, unless
@@ -209,10 +274,14 @@ impl<W: Write, R: Read> Process<W, R> {
                 continue;
             }
             let answer = the_answer(&mut self.answers, *oid)?;
-            let (content, reasons) = match answer.kind {
+            let (mut content, reasons) = match answer.kind {
                 b"tree" => (answer.content.to_vec(), judge(answer.content).reasons),
                 _ => (Vec::new(), not_a_tree()),
             };
+            let is_odd = |reason| reasons.has(reason);
+            if self.is_lenient && (is_odd(Reason::MalformedTree) || is_odd(Reason::Mode)) {
+                content = in_order(&content);
+            }
             let tree_bytes = content.len() + OVERHEAD_BYTES;
             let tree = Arc::new(CachedTree { content, reasons });
             self.kept.put(*oid, Arc::clone(&tree), tree_bytes);
@@ -293,7 +362,7 @@ pub(crate) fn tree_files(
                     Some(EntryKind::Directory) => {
                         pending.push((entry.oid, at..at + count, above + name.len() + 1));
                     }
-                    None => {}
+                    Some(EntryKind::Gitlink) | None => {}
                 }
             }
             at += count;

@@ -280,5 +280,6 @@ const fn mode_of(kind: EntryKind) -> Mode {
         EntryKind::File(Flag::Regular) => Mode::FILE,
         EntryKind::File(Flag::Executable) => Mode::EXECUTABLE,
         EntryKind::File(Flag::Symlink) => Mode::SYMLINK,
+        EntryKind::Gitlink => Mode::GITLINK,
     }
 }

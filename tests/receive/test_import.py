@@ -1,0 +1,115 @@
+"""Conversions in hg-git's dialect, compared with the nodes that hg-git 1.2.0 gives.
+
+Stock hg takes each changegroup, so every node is checked.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from mercurial import error
+from testlib.converted import Target
+from testlib.environment import ROOT, git, hg
+from testlib.hggitcommits import Commits
+from testlib.randomcommits import GitObjects
+
+from hgext3rd.amalgam.receive import decoding
+
+NODES = ROOT / "tests" / "vectors" / "git-import" / "nodes.txt"
+
+
+def target_in(directory: Path, name: str = "target") -> Target:
+    hg(directory, "init", name)
+    user = "[ui]\nusername = Lab <lab@example.org>\n"
+    (directory / name / ".hg" / "hgrc").write_text(user)
+    return Target(directory / name, dialect=b"hggit")
+
+
+def expected() -> dict[str, str]:
+    """Nodes by commit, but of commits at which hg-git stops."""
+    rows = [row.split() for row in NODES.read_text().splitlines()]
+    return {oid: node for _name, oid, node in rows if node != "-"}
+
+
+@pytest.mark.parametrize("pushes", [1, 5])
+def test_nodes_are_those_of_hg_git(pushes: int, tmp_path: Path) -> None:
+    """Also if parents are changesets already, and if all caches are too small."""
+    made = Commits(tmp_path / "project.git")
+    target = target_in(tmp_path)
+    tips = [*made.oids.values()]
+    random.Random(pushes).shuffle(tips)
+    for number in range(pushes):
+        target.push(made.repo.path, *tips[number::pushes], memory_bytes=pushes % 2)
+    nodes = expected()
+    names = {oid: name for name, oid in made.oids.items()}
+    found = {oid: node for oid, node in target.known.items() if oid in nodes}
+    assert {names[oid] for oid in nodes if found.get(oid) != nodes[oid]} == set()
+    assert target.known.keys() == names.keys()
+    # what hg-git stops at
+    log = "{branch} {desc}\n"
+    node = target.known[made.oids["reserved"]]
+    assert target.hg("log", "-r", node, "-T", log) == "default text\n"
+    node = target.known[made.oids["nonsense"]]
+    assert target.hg("log", "-r", node, "-T", log) == "default ðÒÉ\n"
+
+
+def test_random_histories_do_not_depend_on_pushes(tmp_path: Path) -> None:
+    """hg verifies all revisions that were made of stored ones."""
+    draw = random.Random(7)
+    repo = GitObjects(tmp_path / "project.git")
+    made: list[str] = []
+    trees = [
+        repo.tree(*((mode, b"f%d" % at) for at in range(6) if draw.random() < 0.8))
+        for mode in (b"100644", b"100755", b"100664")
+        for _time in range(5)
+    ]
+    for _time in range(60):
+        recent = made[-6:]
+        parents = draw.sample(recent, min(len(recent), draw.choice([1, 1, 2, 3, 4])))
+        message = b"%d\n" % draw.randrange(1000)
+        made.append(repo.commit(*parents, tree=draw.choice(trees), message=message))
+    whole, parts = target_in(tmp_path, "whole"), target_in(tmp_path, "parts")
+    whole.push(repo.path, *made)
+    for at in range(0, len(made), 4):
+        parts.push(repo.path, *made[at : at + 4])
+    assert parts.known == whole.known
+    assert "warning" not in parts.hg("verify", "-q")
+
+
+def test_rename_detection_is_refused(tmp_path: Path) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    target = target_in(tmp_path)
+    (target.root / ".hg" / "hgrc").write_text("[git]\nsimilarity = 50\n")
+    with pytest.raises(error.ConfigError) as caught:
+        target.convert(repo.path, repo.commit())
+    assert b"git.similarity" in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "found"),
+    [
+        (b"koi8-r", b"\xf0\xd2\xc9", "При".encode()),
+        (b"ISO-8859-1", b"\x80", "\x80".encode()),
+        (b"shift_jis", b"\x81", None),
+        (b"hex", b"ff", None),
+        (b"a\0b", b"\xff", None),
+        (b"utf-16", b"\x00\xd8", None),
+    ],
+)
+def test_codecs_are_those_of_python(
+    encoding: bytes, text: bytes, found: bytes | None
+) -> None:
+    assert decoding.decoded(encoding, text) == found
+
+
+def test_a_long_text_goes_through_the_pipes(tmp_path: Path) -> None:
+    repo = GitObjects(tmp_path / "project.git")
+    text = b"\xf0\xd2\xc9 " * 100_000
+    oid = repo.commit(headers=b"encoding koi8-r\n", message=text)
+    target = target_in(tmp_path)
+    target.push(repo.path, oid)
+    assert target.hg("log", "-T", "{desc}").startswith("При")
+    assert git(repo.path, "cat-file", "-t", oid) == b"commit\n"
