@@ -242,6 +242,11 @@ class Directory(Record):
             with self._parent(name) as (fd, last):
                 os.utime(last, dir_fd=fd, follow_symlinks=False)
 
+    def set_time(self, name: bytes, time_ns: int) -> None:
+        """Set the times of ``name`` itself."""
+        with self._parent(name) as (fd, last):
+            os.utime(last, ns=(time_ns, time_ns), dir_fd=fd, follow_symlinks=False)
+
     def open(self, name: bytes) -> int:
         """Open a regular file and return a descriptor to read it."""
         return self._open(name, os.O_RDONLY)[0]
@@ -388,6 +393,29 @@ class Directory(Record):
             if durable:
                 os.fsync(target_fd)
 
+    def link(self, old: bytes, new: bytes) -> None:
+        """Give a file a second name; ``FileExistsError`` if that is taken."""
+        with self._parent(old) as (fd, last), self._parent(new) as (target_fd, name):
+            os.link(
+                last, name, src_dir_fd=fd, dst_dir_fd=target_fd, follow_symlinks=False
+            )
+
+    def take_link(self, path: bytes, name: bytes) -> None:
+        """Let ``name`` be another name of the file ``path``, which is elsewhere."""
+        temporary = unpredictable(TEMPORARY)
+        with self._parent(name) as (fd, last):
+            os.link(path, temporary, dst_dir_fd=fd, follow_symlinks=False)
+            try:
+                os.rename(temporary, last, src_dir_fd=fd, dst_dir_fd=fd)
+            finally:
+                # a rename to another name of the same file does nothing
+                _remove_if_there(fd, temporary)
+
+    def remove_empty(self, name: bytes) -> None:
+        """Remove a directory; ``OSError`` if it is not empty."""
+        with self._parent(name) as (fd, last):
+            os.rmdir(last, dir_fd=fd)
+
     def remove(self, name: bytes) -> None:
         """Remove a file, a link, or a directory with all in it; nothing if missing.
 
@@ -460,6 +488,11 @@ def _walk(
                 yield from _walk(inner, prefix + name + b"/", depth + 1)
             finally:
                 os.close(inner)
+
+
+def _remove_if_there(fd: int, name: bytes) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=fd)
 
 
 def _remove(fd: int, name: bytes, depth: int = 0) -> None:

@@ -135,7 +135,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         elif not is_nothing:
             _status(ui, fm, _(b"nothing new to export"))
         if did_something or not fm.isplain():
-            found = _remarks(ui, store, report, revs)
+            found = _remarks(store, report, revs, everything=not fm.isplain())
             if found is not None:
                 _show_remarks(ui, fm, found)
         if did_something or ui.verbose:
@@ -200,18 +200,18 @@ def maintain(ui: UiT, repo: RepoT) -> None:
 
 
 def _remarks(
-    ui: UiT, store: GitStore, report: export.Report, revs: Any
+    store: GitStore, report: export.Report, revs: Any, *, everything: bool
 ) -> warnings.ExportWarnings | None:
     """Return warnings after a successful export; None if changesets are damaged."""
     try:
-        return warnings.ExportWarnings.of(store, report, revs)
+        return warnings.ExportWarnings.of(store, report, revs, everything=everything)
     except Exception as exc:
         # it reads changesets that the export had no need to read
         if not is_repository_error(exc):
             raise
         problem = _(b"warning: repository is damaged: %s") % pycompat.bytestr(exc)
-        ui.warn(one_line(problem))
-        ui.warn(_(b"(see 'hg verify')\n"))
+        store.repo.ui.warn(one_line(problem))
+        store.repo.ui.warn(_(b"(see 'hg verify')\n"))
         return None
 
 

@@ -253,11 +253,13 @@ def read_again(repo: RepoT) -> None:
 
     Mercurial compares times in whole seconds, and keeps data that seems unchanged. With
     the bookmarks, it reads the changelog again; later, the changelog would not be the
-    one that the selection was made from.
+    one that the selection was made from. It needs them to tell what is hidden. Without
+    obsolete changesets, that takes them for nothing.
     """
     repo.invalidate(clearfilecache=True)
     repo.invalidatedirstate()
-    repo._bookmarks  # noqa: B018
+    if repo.svfs.exists(b"obsstore"):
+        repo._bookmarks  # noqa: B018
 
 
 def _files_of(repo: RepoT) -> list[bytes]:

@@ -25,7 +25,7 @@ from .docket import Docket
 from .export import export, exporter, maintenance, request
 from .export.export import LastExport
 from .failures import Failure
-from .git import branchtips
+from .git import branchtips, lastnames
 from .git.packfiles import object_count
 from .oidmap import Table
 from .verify import Remedy
@@ -323,7 +323,8 @@ def repair(store: GitStore) -> tuple[Findings, Findings]:
 def _apply(store: GitStore, remedy: Remedy) -> None:
     if remedy is not Remedy.EXPORT:
         _remove_foreign(store)
-    branchtips.forget(store.maps.directory, store.config.dialect)
+    for cache in (branchtips, lastnames):
+        cache.forget(store.maps.directory, store.config.dialect)
     export.export(store, rebuild=remedy is Remedy.REBUILD)
     if remedy is Remedy.REBUILD:
         _remove_foreign(store)  # leftovers of packs that were ours

@@ -25,6 +25,7 @@ from ..files import Unusable
 from ..gitstore import plan, selection
 from ..gitstore.export import export as exporting, exporter, request
 from ..gitstore.export.journal import TransactionAbandoned
+from ..gitstore.export.settled import Settled
 from ..gitstore.git import packfiles
 from ..locking import LockState
 from ..records import Record
@@ -139,7 +140,7 @@ def _find(store: GitStore, key: _Key) -> Verdict | None:
 
 
 def _is_whole(store: GitStore, docket: Docket) -> bool:
-    return store.is_complete(docket) and not store.repository.loose_refs()
+    return store.is_complete(docket)
 
 
 def _places(store: GitStore) -> tuple[object, ...]:
@@ -177,6 +178,8 @@ def _damaged(store: GitStore, docket: Docket) -> bytes:
 
 def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> Verdict:
     """Compute the verdict; ``state`` and ``names`` were taken before."""
+    if Settled.now(store):
+        return Verdict(state, names, store.docket(), is_safe=True, is_current=True)
     repo = store.repo
     selection.read_again(repo)
     docket = store.docket()

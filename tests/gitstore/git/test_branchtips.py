@@ -3,89 +3,22 @@
 from __future__ import annotations
 
 import os
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mercurial import context, obsolete, phases
-from mercurial.node import nullid
-from testlib.environment import add_config
-from testlib.exported import STRIP, Exported
+from testlib.changing import Repo
+from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.files import Directory, Placement
 from hgext3rd.amalgam.gitstore import selection
+from hgext3rd.amalgam.gitstore.git import lastnames
 from hgext3rd.amalgam.gitstore.git.branchtips import BranchTips
 
 DIALECT = b"cinnabar"
-BRANCHES = [b"default", b"stable", b"b", "\N{SNOWMAN} \\".encode()]
 STEPS = 120
 TIPS = ".hg/amalgam/map/cinnabar.tips"
-
-
-class Repo:
-    """A repository that changes at random."""
-
-    def __init__(self, store: Exported, seed: int) -> None:
-        self.store = store
-        self.random = random.Random(seed)
-        add_config(
-            store.root,
-            "[phases]\nnew-commit = draft\n"
-            + "[ui]\nusername = test\n[experimental]\nevolution = all\n",
-        )
-
-    def open(self) -> Any:
-        return self.store.open()
-
-    def step(self) -> None:
-        """Do one thing, mostly commit."""
-        commit, hide, publish, conceal, show, strip = range(6)
-        (what,) = self.random.choices(range(6), [30, 2, 2, 1, 1, 1])
-        repo = self.open()
-        revs = [rev for rev in repo if rev > 0]
-        if what == strip and revs:
-            rev = self.random.choice(revs)
-            self.store.hg(*STRIP, "--hidden", "-r", str(rev))
-            return
-        with repo.wlock(), repo.lock():
-            if what == commit or not revs:
-                with repo.transaction(b"test"):
-                    for _number in range(self.random.choice([1, 1, 2, 5])):
-                        self._commit(repo)
-                return
-            rev = self.random.choice(revs)
-            if what == hide and self.random.randrange(8):
-                rev = repo[self.random.choice(repo.heads())].rev()  # leaves no orphan
-            node = repo.changelog.node(rev)
-            with repo.transaction(b"test") as tr:
-                if what == hide and repo[rev].mutable():
-                    obsolete.createmarkers(repo, [((repo[rev],), ())])
-                elif what == publish:
-                    phases.advanceboundary(repo, tr, phases.public, [node])
-                elif what == conceal and repo[rev].mutable():
-                    phases.retractboundary(repo, tr, phases.secret, [node])
-                elif what == show:
-                    phases.advanceboundary(repo, tr, phases.draft, [node])
-
-    def _commit(self, repo: Any) -> None:
-        revs = list(repo)[-8:]
-        # most go on where one of the last is, some begin anew
-        parents = self.random.sample(
-            revs, min(len(revs), self.random.choice([1, 1, 2]))
-        )
-        if not self.random.randrange(20):
-            parents = []
-        nodes = [repo.changelog.node(rev) for rev in parents]
-        nodes += [nullid] * (2 - len(nodes))
-        extra = {b"branch": self.random.choice(BRANCHES)}
-        if not self.random.randrange(6):
-            extra[b"close"] = b"1"
-        text = b"%d" % self.random.getrandbits(60)
-        context.memctx(
-            repo, nodes, text, [], None, user=b"test", date=b"0 0", extra=extra
-        ).commit()
 
 
 def truth(view: Any) -> dict[bytes, bytes]:
@@ -190,7 +123,9 @@ def test_wrong_tips_are_mended_by_repair(tmp_path: Path, server: HgServer) -> No
     wrong = dict.fromkeys(truth(view), repo[0].node())
     made = BranchTips.of(view, selection.select(repo, b"served"), wrong)
     assert made is not None
-    made.write(Directory(os.fsencode(store.map_dir)), DIALECT, Placement.of(repo))
+    directory = Directory(os.fsencode(store.map_dir))
+    made.write(directory, DIALECT, Placement.of(repo))
+    lastnames.forget(directory, DIALECT)
     store.hg("git::export")
     assert store.git("show-ref", "--heads") != right
 

@@ -28,14 +28,16 @@ from ...records import Record
 from ...terminal import one_line
 from .. import censorship, plan, requirements, selection
 from ..docket import Docket, Layer
-from ..git import branchtips, refs as refsmod
+from ..git import branchtips, lastnames, refs as refsmod
 from ..git.branchtips import BranchTips
+from ..git.lastnames import Changed, LastNames, NamesSource
+from ..git.refs import NamedNodes
 from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
-from . import docketedits, journal, metadatacommit, request as requests
+from . import docketedits, journal, metadatacommit, request as requests, settled
 from .conversion import Converted, ExportConversion
 from .metadatacommit import Covers
-from .writer import StoreWriter, with_metadata
+from .writer import StoreWriter, metadata_oid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -90,8 +92,8 @@ class Report(Record):
     """The git repository."""
     start: int = 0
     """The first revision that was not there at the last export."""
-    named: frozenset[bytes] = frozenset()
-    """Changesets that refs lead to."""
+    named: frozenset[bytes] | None = None
+    """Changesets that refs lead to which have changed; ``None`` if all refs count."""
     too_long: tuple[bytes, ...] = ()
     """Names that have no ref, since they are too long; in UTF-8."""
     state: FilesState = ()
@@ -127,10 +129,10 @@ class PlannedDocket(Record):
 
 
 class _Names(Record):
-    """All refs of an export, and their source."""
+    """The refs of an export, and their source."""
 
-    refs: Mapping[bytes, bytes]
-    """Name to oid."""
+    refs: Mapping[bytes, bytes | None]
+    """Name to oid; of those that differ from the last export, if ``last`` is known."""
     head: bytes
     nodes: frozenset[bytes]
     """The changesets that they lead to."""
@@ -139,6 +141,9 @@ class _Names(Record):
     """Whether the changesets of all names are exported."""
     tips: BranchTips | None
     """For the next export; ``None`` if it cannot follow them."""
+    source: NamesSource
+    found: NamedNodes | Changed
+    last: LastNames | None
 
 
 class ExportRun:
@@ -179,6 +184,7 @@ class ExportRun:
             if number:
                 self._writer.remove_debris()
             # Read the repository.
+            self._keep_bookmarks()
             state = selection.state_of(repo)
             self._note(state=state)
             try:
@@ -227,6 +233,14 @@ class ExportRun:
             hint=_(b"run 'hg git::export' again; what was converted is kept"),
         ) from cause
 
+    def is_settled(self) -> bool:
+        """Return whether files are as an export left them that had nothing to do."""
+        state = selection.state_of(self._repo)
+        found = settled.Settled.now(self._store)
+        if found:
+            self._note(state=state, too_long=found.too_long)
+        return found is not None
+
     def is_up_to_date(self) -> bool:
         """Return whether an export would write nothing; write nothing itself."""
         nodes, covers = self._request.nodes, self._request.covers
@@ -247,12 +261,29 @@ class ExportRun:
             ]
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
                 whole = None not in oidmap.oids(wanted_nodes)
-        names = self._names(docket, wanted.allowed)
-        self._note(named=names.nodes, too_long=names.too_long)
         whole = whole and (
             covers is None or metadatacommit.is_current(self._store, docket, covers)
         )
-        return whole and self._store.repository.is_named(names.refs, names.head)
+        if not whole:
+            return False
+        names = self._names(docket, wanted.allowed)
+        self._note(too_long=names.too_long)
+        return self._is_named(names)
+
+    def _is_named(self, names: _Names) -> bool:
+        """Return whether no ref has to be written."""
+        repository = self._store.repository
+        if names.last:
+            return not names.refs and repository.head() == names.head
+        return repository.is_named(_without_lost(names.refs), names.head)
+
+    def _keep_bookmarks(self) -> None:
+        """Let the next export see which bookmarks have changed, if it can."""
+        store = self._store
+        with contextlib.suppress(OSError, Unusable):
+            lastnames.keep_bookmarks(
+                self._repo, store.maps.directory, store.config.dialect, store.placement
+            )
 
     def _note(self, **fields: Any) -> None:
         """Set fields of the report."""
@@ -621,7 +652,10 @@ class ExportRun:
         """
         repo, writer, once = self._repo, self._writer, self._request.once
         names = self._names(docket, wanted.allowed)
-        self._note(named=names.nodes, too_long=names.too_long)
+        self._note(too_long=names.too_long)
+        if names.last:
+            named = self.report.named or frozenset()
+            self._note(named=named | names.nodes)
         places = wanted.places(repo) if wanted.is_all else None
         if selection.state_of(repo) != state and not (
             once and self._is_still_allowed(docket, names)
@@ -629,7 +663,10 @@ class ExportRun:
             writer.write(docket)
             return False
         journal.refuse_abandoned(repo)
-        changed, deleted = writer.name(names.refs, names.head)
+        if names.last:
+            changed, deleted = writer.change_names(names.refs, names.head)
+        else:
+            changed, deleted = writer.name(_without_lost(names.refs), names.head)
         refs = self.report.refs + changed
         self._note(refs=refs, deleted=self.report.deleted + deleted)
         repository = self._store.repository
@@ -637,6 +674,7 @@ class ExportRun:
         # servers answer from a store only if no name is missing in it
         digest = repository.names_digest() if names.is_whole else ""
         self._note_tips(names.tips)
+        self._note_names(names, docket, state)
         if places is not None:
             docket = docketedits.with_seen(docket, *places)
         writer.write(docketedits.named(docket, digest))
@@ -647,34 +685,100 @@ class ExportRun:
         state = selection.state_of(self._repo)
         selection.read_again(self._repo)
         allowed = selection.select(self._repo, self._store.config.export)
+        is_as_seen = not names.last or names.source.holds_in(allowed, names.last.seen)
         return (
             docket.censored == censorship.mark_of(self._repo)
+            and is_as_seen
             and all(allowed.has(self._repo, node) for node in names.nodes)
             and selection.state_of(self._repo) == state
         )
 
     def _names(self, docket: Docket, allowed: Selection) -> _Names:
         """Return the refs of exported changesets."""
-        config = self._store.config
+        config, directory = self._store.config, self._store.maps.directory
         view = selection.view_of(self._repo, config.export)
-        follows = refsmod.can_follow(config.refs)
         tips = None
-        if follows:
-            directory = self._store.maps.directory
+        if refsmod.can_follow(config.refs):
             tips = branchtips.followed(directory, config.dialect, view, allowed)
-        names = refsmod.NamedNodes.of(view, config.refs, tips)
-        nodes, head = names.refs()
-        with contextlib.closing(self._store.open_map(docket)) as oidmap:
-            oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
-        refs = {name: oid for name, oid in oids.items() if oid is not None}
-        return _Names(
-            refs=with_metadata(refs, docket),
-            head=head,
-            nodes=frozenset(nodes[name] for name in refs),
-            too_long=tuple(names.too_long(nodes)),
-            is_whole=None not in oids.values(),
-            tips=BranchTips.of(view, allowed, names.tips) if follows else None,
+        source = NamesSource(
+            self._repo, view, config.refs, allowed, directory, config.dialect
         )
+        names = self._changed_names(docket, source, tips)
+        if names is None:
+            marks = refsmod.read_bookmarks(self._repo)
+            found = refsmod.NamedNodes.of(view, config.refs, tips, marks)
+            nodes, head = found.refs()
+            names = self._with_oids(docket, source, nodes, head, found, None)
+        if source.follows:
+            known = BranchTips.of(view, allowed, names.found.tips)
+            names = names._replace(tips=known)
+        return names
+
+    def _changed_names(
+        self, docket: Docket, source: NamesSource, tips: Mapping[bytes, bytes] | None
+    ) -> _Names | None:
+        """Return the refs that differ; ``None`` if all have to be computed."""
+        repository = self._store.repository
+        if source.follows and tips is None:
+            return None
+        last = LastNames.read(source.directory, source.dialect)
+        if last is None or last.named != self._store.docket().named:
+            return None
+        repository.know_digest(last.packed, last.packed_digest)
+        if repository.names_digest() != last.named:
+            return None
+        changed = last.changed(source, tips or {}, repository)
+        if changed is None:
+            return None
+        names = self._with_oids(
+            docket, source, changed.refs, changed.head, changed, last
+        )
+        return names if names.is_whole else None
+
+    def _with_oids(
+        self,
+        docket: Docket,
+        source: NamesSource,
+        nodes: Mapping[bytes, bytes | None],
+        head: bytes,
+        found: NamedNodes | Changed,
+        last: LastNames | None,
+    ) -> _Names:
+        there = {name: node for name, node in nodes.items() if node is not None}
+        with contextlib.closing(self._store.open_map(docket)) as oidmap:
+            oids = dict(zip(there, oidmap.oids(list(there.values())), strict=True))
+        refs: dict[bytes, bytes | None] = {**dict.fromkeys(nodes), **oids}
+        metadata = metadata_oid(docket)
+        if last is None or last.metadata != metadata:
+            refs[refsmod.METADATA] = bytes.fromhex(metadata) or None
+        if isinstance(found, NamedNodes):
+            too_long = tuple(found.too_long(there))
+        else:
+            too_long = found.too_long
+        return _Names(
+            refs=refs,
+            head=head,
+            nodes=frozenset(there[name] for name, oid in oids.items() if oid),
+            too_long=too_long,
+            is_whole=None not in oids.values(),
+            tips=None,
+            source=source,
+            found=found,
+            last=last,
+        )
+
+    def _note_names(self, names: _Names, docket: Docket, state: FilesState) -> None:
+        """Let the next export compute only changed names, if it can."""
+        store, source = self._store, names.source
+        record = None
+        if names.is_whole and selection.state_of(self._repo) == state:
+            record = source.record(
+                store.repository, names.found, names.last, metadata_oid(docket)
+            )
+        if record is not None:
+            record.write(source.directory, source.dialect, store.placement)
+        else:
+            lastnames.forget(source.directory, source.dialect)
 
     def _note_tips(self, tips: BranchTips | None) -> None:
         """Let the next export follow the tips of branches, if it can."""
@@ -683,6 +787,11 @@ class ExportRun:
             tips.write(directory, dialect, self._store.placement)
         else:
             branchtips.forget(directory, dialect)
+
+
+def _without_lost(refs: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
+    """Return the refs whose changesets are exported."""
+    return {name: oid for name, oid in refs.items() if oid is not None}
 
 
 def _layers(docket: Docket) -> tuple[Layer, Layer]:
@@ -755,10 +864,14 @@ def export(
     if revs is not None:
         nodes = tuple(map(store.repo.unfiltered().changelog.node, revs))
     run = ExportRun(store, ExportRequest(nodes, rebuild, once, covers))
+    is_plain = revs is None and not rebuild and covers is None
     try:
-        store.maps.directory.make(store.placement)
-        with store.locked():
-            run.update()
+        if not (is_plain and run.is_settled()):
+            store.maps.directory.make(store.placement)
+            with store.locked():
+                run.update()
+                if revs is None:
+                    settled.note(store, run.report.state, run.report.too_long)
     except OSError as exc:
         if exc.errno not in _UNWRITABLE or _is_of_hg(store.repo, exc.filename):
             raise

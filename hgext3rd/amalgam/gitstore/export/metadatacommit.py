@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from ...records import Choice
+from ..git.lastnames import LastNames
+from ..git.refs import METADATA
 from ..oidmap import Table
 from . import docketedits
 from .conversion import ExportConversion
-from .writer import StoreWriter, with_metadata
+from .writer import StoreWriter, metadata_oid
 
 if TYPE_CHECKING:
     from ..docket import Docket, MetadataCommit
@@ -72,8 +74,16 @@ def make(store: GitStore, files: StoreWriter, covers: Covers) -> None:
         docket = files.settle(docketedits.with_drafts_commit(docket, commit))
     else:
         docket = files.settle(docketedits.with_base_commit(docket, commit))
-    files.name(with_metadata(repository.refs(), docket), repository.head())
+    oid = metadata_oid(docket)
+    directory, dialect = store.maps.directory, store.config.dialect
+    last = LastNames.read(directory, dialect)
+    if last is not None and last.named != repository.names_digest():
+        last = None
+    files.change_names({METADATA: bytes.fromhex(oid) or None}, repository.head())
     digest = repository.names_digest() if docket.named else ""
+    if last is not None:
+        last = last.with_refs_of(repository)._replace(metadata=oid)
+        last.write(directory, dialect, store.placement)
     files.write(docketedits.named(docket, digest))
 
 

@@ -7,6 +7,7 @@ depend on it. Looks at names, and for LFS at flags. The command has the messages
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from mercurial import phases, repoview, revlog, store as storemod
 
 from ...records import Choice, Record
 from .. import selection
+from ..git.refs import METADATA
 from ..refusednames import is_refused
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..selection import Selection
     from ..store import GitStore
     from .export import Report
 
@@ -179,18 +182,34 @@ class ExportWarnings(Record):
 
     @classmethod
     def of(
-        cls, store: GitStore, report: Report, revs: Collection[int] | None
+        cls,
+        store: GitStore,
+        report: Report,
+        revs: Collection[int] | None,
+        *,
+        everything: bool = True,
     ) -> ExportWarnings:
-        """Look at ``store`` after an export of ``revs`` and their ancestors."""
+        """Look at ``store`` after an export of ``revs`` and their ancestors.
+
+        Without ``everything``, only at new changesets, if refs were compared with those
+        of the export before.
+        """
         repo, export = store.repo, store.config.export
         node = repo.unfiltered().changelog.node
         nodes = None if revs is None else list(map(node, revs))
         selected = selection.select(repo, export, nodes)
-        if nodes is None:
-            wanted = selection.heads(repo, export)
+
+        def wanted() -> list[bytes]:
+            if nodes is None:
+                return selection.heads(repo, export)
+            return [node for node in nodes if selected.has(repo, node)]
+
+        if everything or nodes is not None or report.named is None or not report.start:
+            unreachable, heads = _unreachable(repo, wanted(), _named(store))
         else:
-            wanted = [node for node in nodes if selected.has(repo, node)]
-        unreachable, heads = _unreachable(repo, wanted, report.named)
+            unreachable, heads = _unreachable_since(
+                repo, report.start, selected, report.named
+            )
         different: Sequence[DifferentFile] = ()
         if report.changesets:
             start = report.start
@@ -199,6 +218,13 @@ class ExportWarnings(Record):
         if nodes is None and export == b"served":
             topics = selection.topics(repo)
         return cls(unreachable, heads, topics, different, report.too_long)
+
+
+def _named(store: GitStore) -> list[bytes]:
+    """Return the changesets that refs lead to."""
+    oids = [oid for ref, oid in store.repository.refs().items() if ref != METADATA]
+    with contextlib.closing(store.open_map()) as oidmap:
+        return [node for node in oidmap.changesets(oids) if node is not None]
 
 
 def left_out(repo: RepoT, export: bytes, revs: Iterable[int]) -> list[LeftOut]:
@@ -225,6 +251,27 @@ def left_out(repo: RepoT, export: bytes, revs: Iterable[int]) -> list[LeftOut]:
             )
         found.setdefault(reason, []).append(changelog.node(rev))
     return [LeftOut(why, tuple(found[why])) for why in LeftOutReason if why in found]
+
+
+def _unreachable_since(
+    repo: RepoT, start: int, selected: Selection, named: Iterable[bytes]
+) -> tuple[int, int]:
+    """Return how many new changesets are no ancestors of ``named``, and their heads.
+
+    New ones begin with revision ``start``. ``named``: all that have a new ref.
+    """
+    changelog = repo.unfiltered().changelog
+    reached = {*map(changelog.rev, named)}
+    above: set[int] = set()
+    count = heads = 0
+    for rev in range(selected.len - 1, start - 1, -1):
+        if rev in reached:
+            reached.update(changelog.parentrevs(rev))
+        elif rev not in selected.excluded:
+            count += 1
+            heads += rev not in above
+            above.update(changelog.parentrevs(rev))
+    return count, heads
 
 
 def _unreachable(

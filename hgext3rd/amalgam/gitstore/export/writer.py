@@ -19,8 +19,8 @@ from mercurial.i18n import _
 from ...files import TEMPORARY, Unusable
 from .. import censorship
 from ..docket import Docket, Layer
-from ..git import layout, packfiles, refs as refsmod, summaries
-from ..git.repository import differences
+from ..git import lastnames, layout, packfiles, refs as refsmod, summaries
+from ..git.reffiles import differences
 from . import docketedits
 
 if TYPE_CHECKING:
@@ -127,11 +127,20 @@ class StoreWriter:
         """
         self._store.require_lock()
         before = self._refs_before()
-        loose = len(self._repository.loose_refs())
         self._repository.set_refs(refs, head)
         self._before = None
-        deleted = loose + len(before.keys() - refs.keys() - {refsmod.METADATA})
-        return differences(before, refs) + loose, deleted
+        deleted = len(before.keys() - refs.keys() - {refsmod.METADATA})
+        return differences(before, refs), deleted
+
+    def change_names(
+        self, refs: Mapping[bytes, bytes | None], head: bytes
+    ) -> tuple[int, int]:
+        """Change ``refs`` alone, as ``name``; ``None`` for one that goes."""
+        self._store.require_lock()
+        if refs or head != self._repository.head():
+            self._repository.change_refs(refs, head)
+        shown = [oid for name, oid in refs.items() if name != refsmod.METADATA]
+        return len(shown), shown.count(None)
 
     def finish(self) -> None:
         """Remove packs that no ref needs any more, and files of others."""
@@ -220,9 +229,21 @@ class StoreWriter:
         if docket != self.docket:
             store = self._store
             store.require_lock()
+            if not self._keeps_ids(docket):
+                lastnames.forget(store.maps.directory, self._dialect)
             docket.write(store.maps.directory, self._dialect, store.placement)
         self.docket = docket
         return docket
+
+    def _keeps_ids(self, docket: Docket) -> bool:
+        """Return whether all changesets on disk surely have the same commits in it."""
+        layers = (self.docket.base, self.docket.drafts)
+        gone = {pack for layer in layers for pack in layer.packs}
+        return (
+            not docket.refused
+            and docket.held == self.docket.held
+            and gone.isdisjoint(docket.dropped)
+        )
 
     def settle(self, docket: Docket) -> Docket:
         """Count converted changesets: write ``docket``; git is to keep its packs."""
@@ -405,12 +426,17 @@ class StoreWriter:
         return emptied._replace(adopted=self.adopted)
 
 
-def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
-    """Return refs with git-cinnabar's metadata ref, if it has a commit.
+def metadata_oid(docket: Docket) -> str:
+    """Return the commit for git-cinnabar's metadata ref, in hex; nothing for none.
 
     git-cinnabar itself would give other ids than those that were adopted.
     """
+    return "" if docket.adopted else docket.metadata_commit.oid
+
+
+def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:
+    """Return refs with git-cinnabar's metadata ref, if it has a commit."""
     named = {name: oid for name, oid in refs.items() if name != refsmod.METADATA}
-    if docket.metadata_commit.oid and not docket.adopted:
-        named[refsmod.METADATA] = bytes.fromhex(docket.metadata_commit.oid)
+    if oid := metadata_oid(docket):
+        named[refsmod.METADATA] = bytes.fromhex(oid)
     return named

@@ -156,16 +156,21 @@ _STAGED = b".amalgam"
 
 
 def replace_locked(
-    directory: Directory, name: bytes, content: bytes, placement: Placement
+    directory: Directory,
+    name: bytes,
+    content: bytes,
+    placement: Placement,
+    staged: bytes = b"",
 ) -> None:
     """Write a file as a whole, and keep git from doing so. Fsynced when this returns.
 
     That takes ``NAME.lock``. It becomes a second name of a file that only amalgam
-    makes, so that if this process dies, the next one knows whose lock it was. A lock of
-    git is waited for as long as git would; ``StateError`` if it stays.
+    makes, so that if this process dies, the next one knows whose lock it was: of
+    ``staged``, by default beside the file. A lock of git is waited for as long as git
+    would; ``StateError`` if it stays.
     """
-    staged, lock = name + _STAGED, name + b".lock"
-    forget_lock(directory, name)
+    staged, lock = staged or name + _STAGED, name + b".lock"
+    forget_lock(directory, name, staged)
     try:
         directory.replace(staged, content, placement)
         deadline = time.monotonic() + LOCK_SECONDS
@@ -178,29 +183,35 @@ def replace_locked(
             time.sleep(_PAUSE_SECONDS)
         directory.rename(lock, name)
     finally:
-        forget_lock(directory, name)
+        forget_lock(directory, name, staged)
 
 
-def forget_lock(directory: Directory, name: bytes) -> None:
-    """Remove leftovers of ``replace``, of this process or a dead one."""
-    staged, lock = name + _STAGED, name + b".lock"
+def forget_lock(directory: Directory, name: bytes, staged: bytes = b"") -> None:
+    """Remove leftovers of ``replace_locked``, of this process or a dead one."""
+    staged = staged or name + _STAGED
+    if forget_lock_of(directory, name, staged):
+        directory.remove(staged)
+
+
+def forget_lock_of(directory: Directory, name: bytes, staged: bytes) -> bool:
+    """Remove the lock if it is a name of ``staged``; return whether that exists."""
     try:
         ours = directory.stat(staged)
     except FileNotFoundError:
-        return
+        return False
+    lock = name + b".lock"
     with contextlib.suppress(FileNotFoundError):
         if os.path.samestat(ours, directory.stat(lock)):
             directory.remove(lock)
-    directory.remove(staged)
+    return True
 
 
 def _link(directory: Directory, old: bytes, new: bytes) -> bool:
     """Give a file a second name; ``False`` if that is taken."""
-    with directory.opened() as fd:
-        try:
-            os.link(old, new, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
-        except FileExistsError:
-            return False
+    try:
+        directory.link(old, new)
+    except FileExistsError:
+        return False
     return True
 
 

@@ -1,8 +1,7 @@
 """The bare git repository of a dialect: packs, refs and settings.
 
-Any git tool may read it. The native core adds packs. Refs are one ``packed-refs`` file
-that is replaced as a whole, so readers see the refs of one export, never a mixture
-(gitrepository-layout(5), git-pack-refs(1)). amalgam does not let git write here.
+Any git tool may read it. The native core adds packs; refs are written by ``reffiles``.
+amalgam does not let git write here.
 
 Settings are for git tools that others start. None changes the meaning of objects.
 Values of others stay, except for those about pushes, which a store does not take
@@ -11,8 +10,6 @@ Values of others stay, except for those about pushes, which a store does not tak
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import itertools
 import os
 import re
@@ -21,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ...files import TEMPORARY, Unusable, unpredictable
+from ...files import TEMPORARY, unpredictable
 from ..docket import PACK
 from . import layout
 from .layout import PACKS
 from .process import CONFIG, CONFIG_BYTES, Git, settings
-from .refs import METADATA
+from .reffiles import RefFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from ...files import Directory, Placement
 
@@ -152,12 +149,6 @@ def _sections(pairs: Iterable[tuple[str, str]]) -> bytes:
     return "".join(lines).encode()
 
 
-_PACKED_REFS = b"packed-refs"
-_PACKED_REFS_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
-# of some millions of refs
-_PACKED_REFS_BYTES = 512 << 20
-_HEAD_BYTES = 1 << 16
-_REF = re.compile(rb"([0-9a-f]{40}) (.+)")
 # names of the core's unfinished files; git's own begin with "tmp_", too
 _UNFINISHED = b"tmp_amalgam_"
 _KEEP = b".keep"
@@ -177,7 +168,7 @@ def make_empty(
     directory.replace(CONFIG, config, placement)
 
 
-class Repository:
+class Repository(RefFiles):
     """A bare git repository, which may not exist yet."""
 
     def __init__(
@@ -188,10 +179,9 @@ class Repository:
         ``shows_heads``: clients may see refs of heads without another name.
         """
         assert git.directory is not None
+        super().__init__(git.directory, placement)
         self.git = git
-        self.directory: Directory = git.directory
         self.packs_directory = self.directory.sub(PACKS)
-        self._placement = placement
         self._shows_heads = shows_heads
 
     @property
@@ -249,13 +239,6 @@ class Repository:
         )
         if content != there:
             layout.replace_locked(self.directory, CONFIG, content, self._placement)
-
-    def _content(self, name: bytes, limit_bytes: int) -> bytes:
-        """Return the content of a file; nothing if it has to be written anew."""
-        try:
-            return self.directory.tryread(name, limit_bytes)
-        except Unusable:
-            return b""
 
     def has_pack(self, name: str) -> bool:
         """Return whether the pack ``name`` (without suffix) can be read."""
@@ -342,8 +325,8 @@ class Repository:
 
     def remove_debris(self) -> None:
         """Remove unfinished files of dead processes. Only with the lock."""
-        for name in (_PACKED_REFS, b"HEAD", CONFIG):
-            layout.forget_lock(self.directory, name)
+        layout.forget_lock(self.directory, CONFIG)
+        self.remove_ref_debris()
         for directory, prefix in (
             (self.directory, TEMPORARY),
             (self.packs_directory, _UNFINISHED),
@@ -358,107 +341,9 @@ class Repository:
             if sibling.startswith(self._temporary_prefix(name)):
                 parent.remove(sibling)
 
-    def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> None:
-        """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
-
-        Writes nothing if nothing changes.
-        """
-        content = _packed(refs)
-        if self.packed_refs() != content:
-            layout.replace_locked(
-                self.directory, _PACKED_REFS, content, self._placement
-            )
-        for name in self.loose_refs():
-            self.directory.remove(name)
-        if self.head_content() != _symbolic(head):
-            layout.replace_locked(
-                self.directory, b"HEAD", _symbolic(head), self._placement
-            )
-
-    def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
-        """Return whether ``set_refs`` would write nothing."""
-        return (
-            self.exists()
-            and self.packed_refs() == _packed(refs)
-            and not self.loose_refs()
-            and self.head_content() == _symbolic(head)
-        )
-
-    def packed_refs(self) -> bytes:
-        """Return the content of ``packed-refs``; nothing if it cannot be read."""
-        return self._content(_PACKED_REFS, _PACKED_REFS_BYTES)
-
-    def head_content(self) -> bytes:
-        """Return the content of ``HEAD``; nothing if it cannot be read."""
-        return self._content(b"HEAD", _HEAD_BYTES)
-
-    def names_digest(self) -> str:
-        """Return a digest of refs and HEAD, to see whether they are as ``set_refs``
-        left them."""
-        content = b"\0".join((self.packed_refs(), self.head_content()))
-        return hashlib.sha1(content).hexdigest()
-
-    def names_state(self) -> tuple[tuple[int, ...], ...]:
-        """Return the file stats of the files with refs and HEAD.
-
-        Equal stats mean an equal ``names_digest``.
-        """
-        state = []
-        for name in (_PACKED_REFS, b"HEAD"):
-            with contextlib.suppress(FileNotFoundError, Unusable):
-                it = self.directory.stat(name)
-                stamp = (it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns)
-                state.append(stamp)
-        return tuple(state)
-
-    def head(self) -> bytes:
-        """Return the ref that HEAD leads to."""
-        content = self.head_content()
-        return content.removeprefix(b"ref: ").rstrip(b"\n") or b"refs/heads/default"
-
     def has_commits(self, oids: Sequence[bytes]) -> bool:
         """Ask git whether each of ``oids`` is a commit that is there."""
         listing = "".join(f"{oid.hex()}\n" for oid in oids).encode()
         args = ("cat-file", "--batch-check=%(objecttype)")
         found = self.git.run(*args, input=listing).stdout.split()
         return found == [b"commit"] * len(oids)
-
-    def has_refs(self) -> bool:
-        """Return whether any ref exists."""
-        return bool(self.refs() or self.loose_refs())
-
-    def refs(self) -> dict[bytes, bytes]:
-        """Return the refs in ``packed-refs``: name to oid, 20 bytes."""
-        refs = {}
-        for line in self.packed_refs().splitlines():
-            if match := _REF.fullmatch(line):  # damaged lines are replaced
-                refs[match[2]] = bytes.fromhex(match[1].decode())
-        return refs
-
-    def loose_ref(self, name: bytes) -> bytes:
-        """Return the content of a loose ref; nothing if it cannot be read."""
-        return self._content(name, _HEAD_BYTES)
-
-    def loose_refs(self) -> list[bytes]:
-        """Return refs that somebody else made: they hide ours of the same name."""
-        return [
-            b"refs/" + name
-            for name, entry in self.directory.sub(b"refs").walk()
-            if not entry.is_dir(follow_symlinks=False)
-        ]
-
-
-def differences(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> int:
-    """Return how many refs that users see are new, gone or moved."""
-    names = (before.keys() | after.keys()) - {METADATA}
-    return sum(before.get(name) != after.get(name) for name in names)
-
-
-def _packed(refs: Mapping[bytes, bytes]) -> bytes:
-    lines = [b"%s %s\n" % (oid.hex().encode(), name) for name, oid in refs.items()]
-    lines.sort(key=lambda line: line[41:])
-    return _PACKED_REFS_HEADER + b"".join(lines)
-
-
-def _symbolic(head: bytes) -> bytes:
-    return b"ref: %s\n" % head

@@ -163,7 +163,7 @@ class _Verification:
             pending={name: nodes[name] for name, oid in oids.items() if not oid},
         )
         self._findings.refs = len(nodes)
-        self._findings.add(names.check(self._repository))
+        self._findings.add(names.check(self._repository, self._docket.named))
         if deep:
             self._findings.unreachable, noted = unreachable(view, nodes.values())
             self._findings.notes += noted

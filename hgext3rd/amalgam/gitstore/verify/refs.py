@@ -37,30 +37,39 @@ class ExpectedRefs(Record):
     pending: Mapping[bytes, bytes]
     """Name to node, for refs whose changeset has no commit yet."""
 
-    def check(self, repository: Repository) -> Iterator[Difference]:
-        """Yield each ref that is missing, wrong, or of others, and so HEAD."""
+    def check(self, repository: Repository, named: str) -> Iterator[Difference]:
+        """Yield each ref that is missing, wrong, or of others, and so HEAD.
+
+        ``named``: the digest of the refs that the last export wrote.
+        """
         found: dict[bytes, bytes] = {}
         differs = False
         for difference in self._check_packed(repository, found):
             differs = True
             yield difference
+        loose, there = repository.loose_refs(), repository.refs()
+        is_as_exported = named == repository.names_digest()
+        for name, content in sorted(loose.items()):
+            # ours, or as good
+            if name in there and (is_as_exported or there[name] == self.refs.get(name)):
+                found[name] = there[name]
+                continue
+            differs = True
+            no_file = _(b"no file of that name")
+            shown = _shown(content)
+            yield Difference(b"loose ref", name, shown, no_file, Remedy.EXPORT)
         nothing = _(b"nothing")
         for name in sorted(found.keys() | self.refs.keys() | self.pending.keys()):
-            there, wanted = found.get(name), self.refs.get(name)
-            if there == wanted and name not in self.pending:
+            oid, wanted = found.get(name), self.refs.get(name)
+            if oid == wanted and name not in self.pending:
                 continue
             differs = True
             expected = hex_id(wanted) if wanted else nothing
             if name in self.pending:
                 expected = _(b"the commit of changeset %s, which is not exported yet")
                 expected %= hex_id(self.pending[name])
-            shown = hex_id(there) if there else nothing
+            shown = hex_id(oid) if oid else nothing
             yield Difference(b"ref", name, shown, expected, Remedy.EXPORT)
-        for name in repository.loose_refs():
-            differs = True
-            content = _shown(repository.loose_ref(name))
-            no_file = _(b"no file of that name")
-            yield Difference(b"loose ref", name, content, no_file, Remedy.EXPORT)
         head = repository.head_content()
         if head != b"ref: %s\n" % self.head:
             differs = True
@@ -79,7 +88,7 @@ class ExpectedRefs(Record):
         self, repository: Repository, found: dict[bytes, bytes]
     ) -> Iterator[Difference]:
         """Fill ``found`` from ``packed-refs``, and yield the lines that are no refs."""
-        lines = repository.packed_refs().splitlines(keepends=True)
+        lines = repository.packed_file().splitlines(keepends=True)
         for number, line in enumerate(lines, start=1):
             if match := _LINE.fullmatch(line):
                 found[match[2]] = bytes.fromhex(match[1].decode())

@@ -1,0 +1,186 @@
+"""Names that are computed by difference, compared with those of a whole computation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from testlib.changing import NamedRepo
+from testlib.exported import Exported
+from testlib.hgserver import HgServer
+
+from hgext3rd.amalgam.config import GitConfig
+from hgext3rd.amalgam.gitstore import selection
+from hgext3rd.amalgam.gitstore.export import export
+from hgext3rd.amalgam.gitstore.git import lastnames, namelines, reffiles, refs
+from hgext3rd.amalgam.gitstore.git.lastnames import LastNames
+from hgext3rd.amalgam.gitstore.store import GitStore
+
+STEPS = int(os.environ.get("STEPS", "100"))
+LONG = 1000
+NAME = st.text("ab/é", min_size=1, max_size=4).map(str.encode)
+LINES = st.dictionaries(NAME, st.sampled_from([b"0" * 40, b"f" * 40]), max_size=60)
+
+
+def lines_of(path: Path, names: dict[bytes, bytes]) -> namelines.NameLines:
+    path.write_bytes(b"".join(b"%s %s\n" % (names[it], it) for it in sorted(names)))
+    return namelines.NameLines(os.open(path, os.O_RDONLY))
+
+
+@settings(max_examples=150, deadline=None)
+@given(old=LINES, new=LINES, chunk=st.integers(1, 300), block=st.integers(50, 400))
+def test_changes_are_those_of_whole_files(
+    tmp_path_factory: pytest.TempPathFactory,
+    old: dict[bytes, bytes],
+    new: dict[bytes, bytes],
+    chunk: int,
+    block: int,
+) -> None:
+    path = tmp_path_factory.mktemp("lines")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(namelines, "_CHUNK_BYTES", chunk)
+        patched.setattr(namelines, "_BLOCK_BYTES", block)
+        with lines_of(path / "old", old) as before, lines_of(path / "new", new) as now:
+            assert namelines.changes(before, now) == {
+                name: (old.get(name), new.get(name))
+                for name in old.keys() | new.keys()
+                if old.get(name) != new.get(name)
+            }
+            for name in old.keys() | new.keys():
+                assert now.get(name) == new.get(name)
+                below = [it for it in sorted(new) if it.startswith(name + b"/")]
+                assert [*now.below(name)] == below
+
+
+@pytest.mark.parametrize(
+    "last",
+    [b"%s b\n", b"%s a\n", b"%s c", b"%s c \n", b"%s \xe9\n", b"%sc\n", b"\n"],
+    ids=["equal", "below", "cut", "spaces", "latin", "no-space", "empty"],
+)
+def test_lines_in_no_order_are_refused(tmp_path: Path, last: bytes) -> None:
+    good = {b"a": b"0" * 40, b"b": b"1" * 40}
+    with lines_of(tmp_path / "old", good) as before:
+        content = (tmp_path / "old").read_bytes()
+        (tmp_path / "new").write_bytes(content + last.replace(b"%s", b"2" * 40))
+        fd = os.open(tmp_path / "new", os.O_RDONLY)
+        with (
+            namelines.NameLines(fd) as now,
+            pytest.raises(namelines.NotInOrderError),
+        ):
+            namelines.changes(before, now)
+
+
+class Exports:
+    """Exports in this process that are compared with a computation of all names."""
+
+    def __init__(self, store: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store = store
+        self.followed = 0
+        self.killed = 0
+        changed = LastNames.changed
+
+        def counted(*args: Any) -> Any:
+            found = changed(*args)
+            self.followed += found is not None and bool(found.refs)
+            return found
+
+        monkeypatch.setattr(LastNames, "changed", counted)
+        # of these names, each is in a block, a chunk and a loose file of its own
+        monkeypatch.setattr(reffiles, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(namelines, "_CHUNK_BYTES", 200)
+        monkeypatch.setattr(namelines, "_BLOCK_BYTES", 128)
+
+    def run(self, kinds: str, die_at: int = 0) -> None:
+        """Export; first in a process that dies as it makes its change ``die_at``."""
+        config = {"git.refs": kinds}
+        if die_at:
+            child = os.fork()
+            if not child:
+                self._die(die_at)
+                with contextlib.suppress(BaseException):
+                    self._export(config)
+                os._exit(0)
+            self.killed += os.waitpid(child, 0)[1] != 0
+        self._export(config)
+        self._check(config)
+
+    def _export(self, config: dict[str, str]) -> None:
+        repo = self.store.open(**config)
+        export.export(GitStore(repo, GitConfig.from_ui(repo.ui)), once=True)
+
+    @staticmethod
+    def _die(at: int) -> None:
+        left = at
+
+        def counting(call: Any) -> Any:
+            def called(*args: Any, **options: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if not left:
+                    os._exit(9)
+                return call(*args, **options)
+
+            return called
+
+        for name in ("rename", "link", "unlink", "rmdir"):
+            setattr(os, name, counting(getattr(os, name)))
+
+    def _check(self, config: dict[str, str]) -> None:
+        repo = self.store.open(**config)
+        store = GitStore(repo, GitConfig.from_ui(repo.ui))
+        view = selection.view_of(repo, store.config.export)
+        nodes, head = refs.wanted(view, store.config.refs)
+        with contextlib.closing(store.open_map()) as oidmap:
+            oids = oidmap.oids(list(nodes.values()))
+        wanted = sorted(
+            f"{(oid or b'').hex()} {name.decode('utf-8', 'surrogateescape')}"
+            for name, oid in zip(nodes, oids, strict=True)
+        )
+        form = "--format=%(objectname) %(refname)"
+        found = self.store.git(
+            "for-each-ref", form, "refs/heads", "refs/tags", "refs/hg"
+        )
+        assert sorted(found.splitlines()) == wanted
+        assert store.repository.head() == head
+        docket = store.docket()
+        assert docket.named == store.repository.names_digest()
+        assert export.is_up_to_date(store)
+
+
+def changed_at_random(
+    path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch, seed: int, steps: int
+) -> None:
+    store = Exported.init(path / "repo", server)
+    store.commit_nothing("first")
+    changing = NamedRepo(store, seed)
+    exports = Exports(store, monkeypatch)
+    rand = changing.random
+    kinds = "bookmarks,tips,tags"
+    for _step in range(steps):
+        if not rand.randrange(25):
+            kinds = rand.choice(["bookmarks,tips,tags", "bookmarks,tags", "tips"])
+        changing.step()
+        monkeypatch.setattr(lastnames, "_COPIED_BYTES", rand.choice([0, 1 << 20]))
+        exports.run(kinds, rand.choice([0, 0, 0, 0, rand.randrange(1, 40)]))
+    assert exports.followed > steps // 8
+    assert exports.killed
+    assert store.run("git::verify", "--config", f"amalgam.git.refs={kinds}").code == 0
+
+
+@pytest.mark.slow
+def test_refs_are_those_of_a_whole_computation(
+    tmp_path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed_at_random(tmp_path, server, monkeypatch, 1, STEPS)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("seed", range(2, 5))
+def test_refs_are_those_of_a_whole_computation_for_long(
+    tmp_path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    changed_at_random(tmp_path, server, monkeypatch, seed, LONG)
