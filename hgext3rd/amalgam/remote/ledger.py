@@ -129,6 +129,8 @@ class Ledger:
                 self._take(*text.split(b" "))
             except (TypeError, ValueError, KeyError, error.InputError) as exc:
                 raise LedgerLostError from exc
+        if not self._fresh_bytes:  # it was written with the lines before it, or never
+            raise LedgerLostError
 
     def _take(self, key: bytes, *values: bytes) -> None:
         """Take one line; ``ValueError`` or the like if it has another form."""
@@ -137,6 +139,9 @@ class Ledger:
             self.has[ref] = oid
             self.intents.pop(ref, None)
             self.refused.pop(ref, None)
+        elif key == b"saw":
+            ref, oid = values
+            self.has[ref] = oid
         elif key == b"try":
             ref, _old, new = values
             self.intents.setdefault(ref, []).append(new)
@@ -215,6 +220,13 @@ class Ledger:
             lines.append((b"count", b"%d" % pushes, b"%d" % len(lines)))
         self._append(lines)
 
+    def saw(self, values: Iterable[tuple[bytes, bytes]]) -> None:
+        """Note refs whose intents the remote has carried out until now, or not.
+
+        git of a killed process may still be at work, so the intents stay.
+        """
+        self._append((b"saw", *value) for value in values)
+
     def refuse(self, refusals: Iterable[tuple[bytes, RefRefusal]]) -> None:
         """Note refs that the remote does not take."""
         self._append((b"no", ref, *_fields(refusal)) for ref, refusal in refusals)
@@ -229,7 +241,10 @@ class Ledger:
 
     def end(self, look: bytes, refs: StoreRefs, mapping: RefMap) -> None:
         """Note that only refused refs are left; ``refs`` are those of the store."""
-        lines: list[tuple[bytes, ...]] = [(b"done", b"%d" % time.time(), look)]
+        lines: list[tuple[bytes, ...]] = [
+            (b"has", ref, self.known(ref)) for ref in self.intents
+        ]
+        lines.append((b"done", b"%d" % time.time(), look))
         if self.since and any(it.next for it in self.refused.values()):
             lines.append((b"since", b"%d" % self.since))
         self._append(lines)
@@ -278,9 +293,9 @@ class Ledger:
         if self.most_commits:
             yield b"slice", b"%d" % self.most_commits
         yield from ((b"has", *item) for item in self.has.items())
+        yield from ((b"no", ref, *_fields(it)) for ref, it in self.refused.items())
         for ref, oids in self.intents.items():
             yield from ((b"try", ref, NO_OID, oid) for oid in oids)
-        yield from ((b"no", ref, *_fields(it)) for ref, it in self.refused.items())
         if self.look:
             yield b"done", b"%d" % self.succeeded, self.look
         if self.since:

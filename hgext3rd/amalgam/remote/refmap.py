@@ -1,6 +1,6 @@
 """Which refs of the git store go to a remote, and under which names.
 
-``hg help config.amalgam.replicate`` has the form of the patterns. Does not know the refs of anybody.
+``hg help config.amalgam`` has the form of the patterns. Does not know any refs.
 """
 
 from __future__ import annotations

@@ -230,6 +230,8 @@ class Replication:
         self._commits = 0
         """Commits that the last plan sends, if they are too many for one push."""
         self._unreadable: set[bytes] = set()
+        self._earlier: dict[bytes, list[bytes]] = {}
+        """Intents of processes that died, whose git may still be at work."""
         self._pushed: dict[bytes, Change] = {}
         """The last change of each ref that this run has sent."""
 
@@ -380,6 +382,7 @@ class Replication:
             return
         there = self._transport.refs()
         self._listed = there
+        self._earlier.update(self._ledger.intents)
         written, foreign = [], []
         for ref, oids in self._ledger.intents.items():
             oid = there.get(ref, NO_OID)
@@ -390,7 +393,7 @@ class Replication:
                     self._note(change, _action(change))
             else:
                 foreign.append((ref, self._refusal(ref, _moved(oid))))
-        self._ledger.wrote(written)
+        self._ledger.saw(written)
         self._ledger.refuse(foreign)
 
     def _refusal(
@@ -450,13 +453,14 @@ class Replication:
                 old = self._leases[ref]
             refusal = self._ledger.refused.get(ref)
             change = Change(ref, old, new)
-            if new == old:
+            clash = self._clash(ref)
+            if clash and ref not in self._tried:
+                self._refuse_here(change, _clashing(clash))
+            elif new == old and not clash:
                 if refusal:
                     forgotten.append(ref)
             elif refusal and not self._is_tried_again(ref, refusal, new, now):
                 waiting.append((change, refusal))
-            elif clash := self._clash(ref):
-                self._refuse_here(change, _clashing(clash))
             elif new == NO_OID:
                 gone.append(change)
             else:
@@ -541,9 +545,9 @@ class Replication:
                         break  # it has all of them, only its answer was lost
                     raise
                 continue
-            if not (is_too_much and self._lower()):
+            is_too_much = is_too_much and self._lower()
+            if not (self._explain_moved() or is_too_much):
                 break
-        self._explain_moved()
         if self._options.only is None:
             look = self._source.look(self._target)
             if look != self._ledger.look or self._ledger.since:
@@ -713,25 +717,37 @@ class Replication:
             raise answers.failure
         return is_declined, is_too_much
 
-    def _explain_moved(self) -> None:
-        """Say which oid somebody else wrote, of each ref with a stale lease."""
+    def _explain_moved(self) -> bool:
+        """Say which oid somebody else wrote, of each ref with a stale lease.
+
+        Return whether some were written by processes of ours that died.
+        """
         moved = [
             it
             for it in self._outcomes.values()
             if it.kind is FailureKind.MOVED and b"stale info" in it.reason
         ]
         if not moved:
-            return
+            return False
         try:
             there = self._transport.refs()
         except RemoteFailureError:
-            return
-        refusals = []
+            return False
+        refusals, ours = [], []
         for outcome in moved:
-            reason = _moved(there.get(outcome.ref, NO_OID))
+            oid = there.get(outcome.ref, NO_OID)
+            if oid in self._earlier.get(outcome.ref, ()):
+                ours.append((outcome.ref, oid))
+                continue
+            reason = _moved(oid)
             self._outcomes[outcome.ref] = outcome._replace(reason=reason)
             refusals.append((outcome.ref, self._refusal(outcome.ref, reason)))
         self._ledger.refuse(refusals)
+        self._ledger.wrote(ours)
+        self._tried -= {ref for ref, _oid in ours}
+        for ref, _oid in ours:
+            del self._outcomes[ref]
+        return bool(ours)
 
 
 def _next_try(kind: FailureKind, tries: int) -> int:

@@ -97,7 +97,7 @@ def _refuse_credentials(protocol: bytes, rest: bytes) -> None:
     has_slash = protocol.startswith(b"http") and port.strip(b"0123456789:]abcdef[")
     if b":" in name or is_token or has_slash:
         raise error.InputError(
-            _(b"URL of '%s' contains a password") % host.rpartition(b"@")[2],
+            _(b"the URL contains a password"),
             hint=_(
                 b"leave it out; keep it in a credential helper of git (see 'git "
                 b"help credentials')"
