@@ -573,6 +573,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
                   ``working``, or ``waiting`` after a failure.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
                   ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
+    :remotes:     List. Git remotes of ``amalgam.replicate``, with ``remote``, ``url``,
+                  ``on_change``, ``lag``, ``succeeded``, ``refused``, ``failures``,
+                  ``reason``, ``pushes``, ``written``.
     :mended:      List. Differences that were repaired, with ``what``, ``id``,
                   ``found``, ``expected``.
     :problems:    List. With ``text``, ``hint``.

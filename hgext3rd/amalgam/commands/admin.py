@@ -22,6 +22,7 @@ from ..gitstore import oidmap, status as state
 from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
 from ..index import check, opening
+from ..remote.status import ReplicaStatus
 from ..terminal import counted, one_line
 from . import installation
 
@@ -133,11 +134,13 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         bundles_status.repair(repo)
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = check.examine(repo)
+    remotes = ReplicaStatus.all_of(store) if store else []
     published = bundles_status.BundlesStatus.of(repo)
     named = {problem.text for problem in problems}
     problems += _index_problems(indexes)
     problems += status.problems
     problems += (it for it in published.problems if it.text not in named)
+    problems += replication_problems(remotes)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
@@ -145,6 +148,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         _show_indexes(fm, indexes)
         _show_store(fm, store.repository.path if store else b"", status)
         show_bundles(fm, published)
+        _show_remotes(fm, remotes)
         _show_problems(fm, problems)
     return 1 if problems else 0
 
@@ -171,6 +175,54 @@ def store_of(ui: UiT, repo: RepoT) -> GitStore | None:
         return GitStore(repo, GitConfig.from_ui(ui))
     except error.ConfigError:
         return None
+
+
+def replication_problems(remotes: Sequence[ReplicaStatus]) -> list[Problem]:
+    """Return the problems of git remotes that need a person."""
+    found = (remote.problem() for remote in remotes)
+    return [state.Problem(*problem) for problem in found if problem]
+
+
+def _show_remotes(fm: Any, remotes: Sequence[ReplicaStatus]) -> None:
+    """Show the git remotes, one line each."""
+    if remotes:
+        fm.plain(b"\n")
+        fm.plain(_(b"git remotes\n"), label=b"amalgam.heading")
+    with fm.nested(b"remotes", tmpl=b"{remote} {lag}\n") as nested:
+        for remote in remotes:
+            nested.startitem()
+            nested.data(
+                remote=remote.name,
+                url=remote.url,
+                on_change=remote.on_change,
+                lag=remote.lag_seconds,
+                succeeded=remote.succeeded,
+                refused=len(remote.refused),
+                failures=remote.failures,
+                reason=remote.reason,
+                pushes=remote.pushes,
+                written=remote.written,
+            )
+            text = _remote_state(remote)
+            is_good = text.startswith(_(b"up to date"))
+            label = b"amalgam.good" if is_good else b"amalgam.behind"
+            _show_line(nested, remote.name, text, label)
+            if remote.url:
+                _show_line(nested, b"", remote.url)
+
+
+def _remote_state(remote: ReplicaStatus) -> bytes:
+    if remote.failures:
+        text = _(b"failed, %s in a row") % counted(remote.failures, b"time")
+    elif not remote.succeeded:
+        text = _(b"never pushed (run 'hg git::push %s')") % remote.name
+    elif remote.lag_seconds:
+        text = _(b"behind for %s") % counted(remote.lag_seconds, b"second")
+    else:
+        text = _(b"up to date")
+    if remote.refused:
+        text += _(b", %s refused") % counted(len(remote.refused), b"ref")
+    return text
 
 
 def _show_mended(fm: Any, mended: Sequence[Difference]) -> None:

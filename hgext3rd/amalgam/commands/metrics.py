@@ -20,12 +20,13 @@ from ..gitstore.status import StoreStatus
 from ..index import opening
 from ..locking import LockState
 from ..records import Record
+from ..remote.status import ReplicaStatus
 from ..serve import admission, limits
 from ..terminal import one_line, printable
 from . import admin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from mercurial.interfaces.types import RepoT, UiT
@@ -79,10 +80,13 @@ def families(ui: UiT, repo: RepoT) -> list[Family]:
     bundles = BundlesStatus.of(repo)
     problems = {it.text for it in admin.general_problems(repo)}
     problems.update(it.text for it in (*status.problems, *bundles.problems))
+    remotes = ReplicaStatus.all_of(store) if store else []
+    problems.update(it.text for it in admin.replication_problems(remotes))
     return [
         _gauge(b"problems", b"Problems that need a person.", len(problems)),
         *(_of_store(status) if store else ()),
         *_of_bundles(bundles),
+        *_of_remotes(remotes),
         *_of_indexes(repo),
         *_of_serving(repo.ui),
     ]
@@ -174,6 +178,34 @@ def _of_bundles(status: BundlesStatus) -> Iterator[Family]:
     missing = {format_: row.missing for format_, row in newest.items()}
     newer = b"Public changesets that are newer than it."
     yield _labelled(b"bundle_changesets_missing", newer, b"format", missing)
+
+
+def _of_remotes(remotes: Sequence[ReplicaStatus]) -> Iterator[Family]:
+    """Yield the samples of git remotes that are replicated to."""
+    counter = b"counter"
+    for name, explained, attribute, kind in (
+        (
+            b"lag_seconds",
+            b"For how long a remote lacks a change that it did not refuse.",
+            "lag_seconds",
+            b"gauge",
+        ),
+        (
+            b"last_success_timestamp_seconds",
+            b"When it had all but refused refs for the last time.",
+            "succeeded",
+            b"gauge",
+        ),
+        (b"failures", b"Pushes that failed in a row.", "failures", b"gauge"),
+        (b"pushes_total", b"Pushes of git to it.", "pushes", counter),
+        (b"refs_written_total", b"Refs written there.", "written", counter),
+    ):
+        values = {it.name: int(getattr(it, attribute)) for it in remotes}
+        family = _labelled(b"replicate_" + name, explained, b"remote", values)
+        yield family._replace(type=kind)
+    refused = {it.name: len(it.refused) for it in remotes}
+    text = b"Refs that it refuses."
+    yield _labelled(b"replicate_refs_refused", text, b"remote", refused)
 
 
 def _of_indexes(repo: RepoT) -> Iterator[Family]:
