@@ -20,20 +20,12 @@ from mercurial import bookmarks, bundle2, error, exchange, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
-from ..gitstore.git.refs import HEADS
 from ..records import Record
 from ..terminal import utf8_of
 from . import successors
 from .commands import ZERO, PushRefusedError
-from .refplan import (
-    BOOKMARK,
-    TAG,
-    TIP,
-    RefState,
-    leaves_tip,
-    left_as_branch,
-    only_forward,
-)
+from .refplan import leaves_tip, left_as_branch, only_forward
+from .refstate import BOOKMARK, TAG, TIP, RefState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +34,7 @@ if TYPE_CHECKING:
 
     from ..gitstore.store import GitStore
     from .refplan import RefUpdate
+    from .refstate import Moves
 
 
 _SOURCE = b"serve"
@@ -107,18 +100,21 @@ def locked(pusher: Pusher) -> Iterator[None]:
 def apply(
     pusher: Pusher,
     store: GitStore,
+    state: RefState,
     changes: PushedChanges,
     note_applied: Callable[[Any], None],
 ) -> list[bytes]:
     """Apply ``changes``, or nothing; the locks are held.
 
+    ``state``: the refs before that, with tags if there are changes of tags.
     ``note_applied`` is called when nothing can undo them any more: caches are written
     and hooks run after that, and may fail. Return lines for the pusher.
     ``PushRefusedError`` if git users would not see the pushed refs; otherwise the
     errors of hooks and Mercurial.
     """
     repo = pusher.repo
-    before = RefState.of(repo, store)
+    asked = [it.command.ref for it in changes.updates]
+    old = state.nodes(asked)
     with repo.transaction(_SOURCE) as transaction:
         for name, value in (
             (b"source", _SOURCE),
@@ -131,12 +127,15 @@ def apply(
         stream = util.chunkbuffer(_bundle(pusher, changes))
         unbundler = exchange.readbundle(repo.ui, stream, None)
         exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
-        lines = _mark(pusher, changes, before.refs)
+        lines = _mark(pusher, changes, old)
         has_tags = any(it.kind == TAG for it in changes.updates)
         after = RefState.of(repo, store, tags=has_tags)
-        _check_refs(changes, after.refs)
-        lines += _left(changes, before, after)
-        lines += _moved(store, changes, before, after)
+        _check_refs(changes, after.nodes(asked))
+        lines += _left(changes, old, after)
+        before = state.former(after, transaction)
+        moves = before.moves(after, transaction)
+        others = {ref: moves[ref] for ref in sorted(moves.keys() - {*asked})}
+        lines += _moved(store, changes, before, after, others)
     _tell_hooks(repo, b"tag", changes)
     return lines
 
@@ -151,7 +150,7 @@ def _tell_hooks(repo: RepoT, hook: bytes, changes: PushedChanges) -> None:
 
 
 def _mark(
-    pusher: Pusher, changes: PushedChanges, before: Mapping[bytes, bytes]
+    pusher: Pusher, changes: PushedChanges, before: Mapping[bytes, bytes | None]
 ) -> list[bytes]:
     """Make obsolescence markers for replaced drafts, where Mercurial would.
 
@@ -212,11 +211,11 @@ def _target(update: RefUpdate, changes: PushedChanges) -> bytes | None:
     return None if new == ZERO else bin_node(changes.nodes[new])
 
 
-def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
+def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes | None]) -> None:
     """Refuse a push whose refs would have other names or commits for git users."""
     for update in changes.updates:
         ref, target = update.command.ref, _target(update, changes)
-        found = after.get(ref)
+        found = after[ref]
         if found == target:
             continue
         if target is None:
@@ -234,12 +233,14 @@ def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes]) -> None:
         )
 
 
-def _left(changes: PushedChanges, before: RefState, after: RefState) -> list[bytes]:
+def _left(
+    changes: PushedChanges, before: Mapping[bytes, bytes | None], after: RefState
+) -> list[bytes]:
     """Return a line for each commit that branches led to, and that none has now."""
     lines = []
     for update in changes.updates:
         command = update.command
-        old = before.refs.get(command.ref)
+        old = before[command.ref]
         if update.kind == TAG or old is None or _is_on_branch(after, command.ref, old):
             continue
         line = _(
@@ -252,23 +253,20 @@ def _left(changes: PushedChanges, before: RefState, after: RefState) -> list[byt
 
 
 def _moved(
-    store: GitStore, changes: PushedChanges, before: RefState, after: RefState
+    store: GitStore,
+    changes: PushedChanges,
+    before: RefState,
+    after: RefState,
+    moves: Moves,
 ) -> list[bytes]:
-    """Return a line for each ref that has moved besides.
+    """Return a line for each ref that has moved besides, as ``moves`` has them.
 
     ``PushRefusedError`` if that takes a named branch off a commit which is on no branch
     then, unless a bookmark is the main line.
     """
-    asked = {update.command.ref for update in changes.updates}
-    names = [
-        ref
-        for ref in sorted(before.refs.keys() | after.refs.keys())
-        if ref not in asked and before.refs.get(ref) != after.refs.get(ref)
-    ]
     pushed = {node: oid for oid, node in changes.nodes.items()}
     lines = []
-    for ref in names:
-        old, new = before.refs.get(ref), after.refs.get(ref)
+    for ref, (old, new) in moves.items():
         line = _(b"'%s' has changed, too: fetch it") % ref
         if old and new and not _is_forward(after.view, old, new):
             kind, name = before.stands_for(ref) or ("", b"")
@@ -296,10 +294,7 @@ def _is_on_branch(after: RefState, ref: bytes, old: bytes) -> bool:
     """
     if not after.view.changelog.hasnode(old):
         return True
-    if _is_forward(after.view, old, after.refs.get(ref)):
-        return True
-    heads = [node for name, node in after.refs.items() if name.startswith(HEADS)]
-    return bool(after.view.revs(b"%n::%ln", old, heads))
+    return _is_forward(after.view, old, after.node(ref)) or after.leads_to(old)
 
 
 def _is_forward(view: RepoT, old: bytes, new: bytes | None) -> bool:

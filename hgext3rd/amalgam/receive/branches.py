@@ -24,7 +24,8 @@ from ..gitstore.git.refs import HEADS, MAIN_LINES
 from ..records import Record
 from . import successors
 from .commands import ZERO
-from .refplan import BOOKMARK, TAG, TIP, branch_of, leaves_main_line, leaves_tip
+from .refplan import branch_of, leaves_main_line, leaves_tip
+from .refstate import BOOKMARK, TAG, TIP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -105,7 +106,7 @@ def _new_main_lines(plan: RefPlan, graph: PushGraph) -> dict[bytes, bytes]:
         if it.kind != BOOKMARK or not is_new or it.name not in MAIN_LINES:
             continue
         branch = branch_of(plan, graph, it.command.new)
-        tip, ref = state.named.tips.get(branch), state.ref_of_tip(branch)
+        tip, ref = state.tips.get(branch), state.ref_of_tip(branch)
         if branch in state.with_main_line or not tip or not ref:
             continue
         if _may_become_obsolete(plan, tip):
@@ -124,7 +125,7 @@ def _above_tips(
     ``branches``: of each new commit, in git's order. Branches without a new commit, or
     without a tip that git users see, are left out.
     """
-    view, tips = plan.state.view, plan.state.named.tips
+    view, tips = plan.state.view, plan.state.tips
     base = {
         oid: view.changelog.rev(bin_node(node))
         for oid, node in graph.base(branches).items()
@@ -156,7 +157,7 @@ def _beside(
     state = plan.state
     refused: dict[bytes, bytes] = {}
     for name in left - state.with_main_line:
-        ref, tip = state.ref_of_tip(name), state.named.tips[name]
+        ref, tip = state.ref_of_tip(name), state.tips[name]
         if _may_become_obsolete(plan, tip):
             continue
         if not ref or _stays(plan, graph, ref, tip):
@@ -179,12 +180,10 @@ def _stays(plan: RefPlan, graph: PushGraph, ref: bytes, tip: bytes) -> bool:
     ends = [asked[it] for it in asked if it.startswith(HEADS) and asked[it] != ZERO]
     known = {*graph.base(graph.needed(ends)).values()}
     known |= {graph.nodes[oid] for oid in ends if oid in graph.nodes}
-    others = (
-        node
-        for it, node in plan.state.refs.items()
-        if it.startswith(HEADS) and it != ref and it not in asked
-    )
-    return bool(plan.state.view.revs(b"%n::%ln", tip, [*map(bin_node, known), *others]))
+    nodes = [*map(bin_node, known)]
+    if plan.state.view.revs(b"%n::%ln", tip, nodes):
+        return True
+    return plan.state.leads_to(tip, without={ref, *asked})
 
 
 def _passed(update: RefUpdate, name: bytes, *, is_atomic: bool) -> bytes:

@@ -31,7 +31,8 @@ from .apply import listening
 from .commands import ZERO, PushRefusedError, PushResult
 from .convert import ANCESTOR, Conversion
 from .graph import read as read_graph
-from .refplan import RACED, TAG, view_of
+from .refplan import RACED
+from .refstate import TAG, RefState, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -238,9 +239,11 @@ class PushRun:
                 # 7. the same refs still? then one transaction of Mercurial's
                 try:
                     with listening(push.pusher, self._said), apply.locked(push.pusher):
-                        moved = self._raced(ready, options)
+                        has_tags = bool(ready.plan.tags)
+                        state = RefState.of(push.pusher.repo, push.store, tags=has_tags)
+                        moved = self._raced(ready, options, state)
                         if not moved:
-                            lines = self._apply(ready, options, out)
+                            lines = self._apply(ready, options, state, out)
                             break
                 except BaseException as exc:  # also a hook that exits, or a signal
                     if not self._is_applied:
@@ -446,13 +449,16 @@ class PushRun:
         self._said += [line for line in lines if line not in self._said]
         return refusal.sentence
 
-    def _raced(self, ready: ReadyPush, options: PushOptions) -> set[bytes]:
+    def _raced(
+        self, ready: ReadyPush, options: PushOptions, state: RefState
+    ) -> set[bytes]:
         """Return the refs that have moved meanwhile; the locks are held.
 
-        ``PushRefusedError`` if anything else that the push began with has changed.
+        ``state``: the refs now. ``PushRefusedError`` if anything else that the push
+        began with has changed.
         """
         push = self._push
-        raced = ready.plan.raced()
+        raced = ready.plan.raced(state)
         if not self._known.are_visible():
             raise PushRefusedError(_HISTORY_CHANGED)
         if not raced:
@@ -462,9 +468,16 @@ class PushRun:
         return raced
 
     def _apply(
-        self, ready: ReadyPush, options: PushOptions, out: IO[bytes]
+        self,
+        ready: ReadyPush,
+        options: PushOptions,
+        state: RefState,
+        out: IO[bytes],
     ) -> list[bytes]:
-        """Apply the push in one transaction; return lines for the pusher."""
+        """Apply the push in one transaction; return lines for the pusher.
+
+        ``state``: the refs now.
+        """
         push, found = self._push, ready.conversion
         new = dict(found.changesets)
         changes = apply.PushedChanges(
@@ -478,7 +491,9 @@ class PushRun:
         self._check_time()
         self._is_begun = True
         try:
-            lines = apply.apply(push.pusher, push.store, changes, self._note_applied)
+            lines = apply.apply(
+                push.pusher, push.store, state, changes, self._note_applied
+            )
         except BaseException as exc:
             if self._is_applied or not apply.is_abandoned(push.pusher.repo):
                 raise

@@ -6,11 +6,6 @@ named branch moves forward only, on that branch. Tags are a commit on top of a b
 (``tagging``). All other refs are refused, each by a sentence of its own. Changes
 nothing.
 
-``RefState`` has the refs of a repository at one moment, also within a transaction. A
-push goes into a repository that may be a share, which sees the open transaction; the
-source, which owns store and bookmarks, decides which refs git users see. Bookmarks are
-in the encoding of the process, as in a bundle.
-
 A ``RefPlan`` is a value. ``planned`` makes it of the commands, ``checked`` returns one
 without the refs that do not fit the named branches of their commits, and
 ``RefPlan.refusing`` one without given refs. All refusals of a push end up in
@@ -28,20 +23,13 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
-from ..gitstore import selection
-from ..gitstore.git.refs import (
-    HEADS,
-    MAIN_LINES,
-    TAGS,
-    NamedNodes,
-    RefNames,
-    escaped,
-)
+from ..gitstore.git.refs import HEADS, MAIN_LINES, TAGS, RefNames, escaped
 from ..gitstore.source import has_own_bookmarks
 from ..records import Record
 from ..terminal import utf8_of
 from . import commands, successors, tagging
 from .commands import ZERO, PushRefusedError, RefCommand
+from .refstate import BOOKMARK, TAG, TIP, RefState
 from .tagging import TagChange
 
 if TYPE_CHECKING:
@@ -52,78 +40,6 @@ if TYPE_CHECKING:
     from ..gitstore.git.process import Git
     from ..gitstore.store import GitStore
     from .graph import PushGraph
-
-
-def view_of(repo: RepoT, store: GitStore) -> RepoT:
-    """Return ``repo`` as git users see it; ``store`` is its git store."""
-    shown = selection.view_of(store.repo, store.config.export)
-    return repo.filtered(shown.filtername)
-
-
-class RefState(Record):
-    """The refs of a repository at one moment."""
-
-    view: RepoT
-    """The repository as git users see it."""
-    named: NamedNodes
-    refs: dict[bytes, bytes]
-    """All refs that git users see: name to node."""
-    head: bytes
-    """The ref that a clone checks out; there may be none of that name."""
-    branches: dict[bytes, tuple[str, bytes]]
-    """Kind and name in Mercurial of each branch, by its name in git."""
-
-    @classmethod
-    def of(cls, repo: RepoT, store: GitStore, *, tags: bool = False) -> RefState:
-        """Take the refs of ``repo``, whose git store is ``store``.
-
-        ``tags``: read tags, too, and not from Mercurial's memory.
-        """
-        if repo.shared() and not repo.currenttransaction():
-            # files of the share do not show changes of the source's bookmarks
-            selection.read_again(repo)
-        view = view_of(repo, store)
-        if tags:
-            view.invalidatecaches()
-        bookmarks = None
-        if has_own_bookmarks(repo):
-            selection.read_again(store.repo)
-            bookmarks = store.repo._bookmarks
-        named = NamedNodes.of(view, store.config.refs, bookmarks=bookmarks)
-        branches = {shown: key for key, shown in named.branches().items()}
-        return cls(view, named, *named.refs(), branches)
-
-    def ref_of_tip(self, branch: bytes) -> bytes:
-        """Return the ref of the tip of a named branch; empty if it has none."""
-        key = ("tip", branch)
-        names = (HEADS + name for name, its in self.branches.items() if its == key)
-        return next(names, b"")
-
-    @property
-    def with_main_line(self) -> set[bytes]:
-        """The named branches on which a bookmark is the main line."""
-        marks = self.named.bookmarks
-        nodes = [marks[name] for name in MAIN_LINES if name in marks]
-        return {self.view[node].branch() for node in nodes}
-
-    def stands_for(self, ref: bytes) -> tuple[str, bytes] | None:
-        """Return kind and name of a ref below ``refs/heads/``, or None."""
-        return self.branches.get(ref.removeprefix(HEADS))
-
-    def oids(self, store: GitStore, refs: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the oid of each of ``refs`` in git, in hex.
-
-        ``ZERO`` for a missing one. Empty for one that is not exported yet, so that no
-        client can know it.
-        """
-        refs = [*refs]
-        there = [ref for ref in refs if ref in self.refs]
-        with contextlib.closing(store.open_map()) as oidmap:
-            found = oidmap.oids([self.refs[ref] for ref in there])
-        oids = dict.fromkeys(refs, ZERO)
-        for ref, oid in zip(there, found, strict=True):
-            oids[ref] = oid.hex().encode() if oid else b""
-        return oids
 
 
 def bookmark_of(ref: bytes) -> bytes:
@@ -180,7 +96,6 @@ def left_as_branch(ref: bytes) -> PushRefusedError:
 
 RACED = b"fetch first"
 """git's own message about a ref that has moved meanwhile."""
-BOOKMARK, TIP, TAG = "bookmark", "tip", "tag"
 _SHORT = 12
 
 
@@ -207,7 +122,7 @@ def leaves_tip(store: GitStore, state: RefState, ref: bytes) -> PushRefusedError
         b"'%s' would leave commit %s, which would be on no branch; git fetch, and "
         b"rebase onto it"
     ) % (ref, oid)
-    free = (name for name in MAIN_LINES if HEADS + name not in state.refs)
+    free = (name for name in MAIN_LINES if state.node(HEADS + name) is None)
     if name := next(free, None):
         way = _(b", or make a branch for the main line: git push origin COMMIT:%s")
         sentence += way % (HEADS + name)
@@ -288,7 +203,7 @@ class RefPlan(Record):
 
     def tag_changes(self, nodes: Mapping[bytes, bytes]) -> list[TagChange]:
         """Return the changes of tags; ``nodes``: changesets of commits, in hex."""
-        before = self.state.named.tags
+        before = self.state.tags
         return [
             TagChange(
                 it.name,
@@ -311,7 +226,7 @@ class RefPlan(Record):
         for update in branches:
             if update.command.ref == ref:
                 return update
-        if branches and not self.state.refs:
+        if branches and self.state.is_empty:
             first = branches[0]
             on_default = branch_of(self, graph, first.command.new) == b"default"
             is_new = b"default" not in self.state.view.branchmap()
@@ -336,13 +251,13 @@ class RefPlan(Record):
         update = base._replace(command=base.command._replace(new=oid))
         return self._replace(updates=(*others, update))
 
-    def raced(self) -> set[bytes]:
+    def raced(self, state: RefState) -> set[bytes]:
         """Return the planned refs that are not as the client saw them any more.
 
-        A bookmark or a named branch that git users do not see counts as existing.
+        ``state``: the refs now, with tags if any are planned. A bookmark or a named
+        branch that git users do not see counts as existing.
         """
         commands = [it.command for it in self.updates]
-        state = RefState.of(self.repo, self.store, tags=bool(self.tags))
         now = state.oids(self.store, (it.ref for it in commands))
         taken = {
             it.command.ref
@@ -400,7 +315,7 @@ def planned(
             is_deleted = command.new == ZERO
             found = b"commit" if is_deleted else kinds.get(command.new)
             if command.ref.startswith(TAGS):
-                tags = state.named.tags
+                tags = state.tags
                 name = tagging.name_of(state.view, tags, command.ref, found)
                 updates.append(RefUpdate(command, TAG, name))
                 continue
@@ -466,7 +381,7 @@ def _check_command(
     if found and found[0] == BOOKMARK:
         check_bookmark_share(plan.repo)
         check_bookmark(found[1])
-        if command.new == ZERO and found[1] in state.named.tips:
+        if command.new == ZERO and found[1] in state.tips:
             raise left_as_branch(ref)
     if found is None and b"bookmarks" not in plan.store.config.refs:
         raise PushRefusedError(
@@ -493,7 +408,7 @@ def checked(plan: RefPlan, graph: PushGraph, chosen: bytes) -> RefPlan:
     refused = _Refusals()
     updates = []
     deleted = {it.command.ref for it in plan.updates if it.command.new == ZERO}
-    names = RefNames(it for it in plan.state.branches if HEADS + it not in deleted)
+    names = _PlannedNames(plan.state, deleted)
     for name in _new_tips(plan, graph, chosen):
         if names.may_have(name):
             names.add(name)
@@ -520,12 +435,42 @@ def _new_tips(plan: RefPlan, graph: PushGraph, chosen: bytes) -> set[bytes]:
         return set()
     new = {it.command.new for it in plan.updates if it.command.new in graph.parents}
     branches = {chosen or branch_of(plan, graph, oid) for oid in new}
-    there = plan.state.named.tips.keys() | plan.repo._bookmarks.keys()
-    return {escaped(encoding.fromlocal(name)) for name in branches - there}
+    return {
+        escaped(encoding.fromlocal(name))
+        for name in branches
+        if name not in plan.state.tips and name not in plan.repo._bookmarks
+    }
+
+
+class _PlannedNames:
+    """Branches of git that exist and are not deleted, and those that are planned."""
+
+    def __init__(self, state: RefState, deleted: Iterable[bytes]) -> None:
+        """``deleted`` are refs."""
+        self._there = state.branches
+        self._deleted = {it.removeprefix(HEADS) for it in deleted}
+        self._planned = RefNames()
+
+    def add(self, shown: bytes) -> None:
+        """Note a planned branch."""
+        self._planned.add(shown)
+
+    def clash(self, shown: bytes) -> bytes:
+        """Return a branch that cannot exist beside ``shown``, or an empty name."""
+        there = self._there.clash(shown, self._deleted)
+        return there or self._planned.clash(shown)
+
+    def may_have(self, shown: bytes) -> bool:
+        """Return whether git allows a branch ``shown``, beside these."""
+        return RefNames().may_have(shown) and not self.clash(shown)
 
 
 def _checked(
-    plan: RefPlan, update: RefUpdate, graph: PushGraph, chosen: bytes, names: RefNames
+    plan: RefPlan,
+    update: RefUpdate,
+    graph: PushGraph,
+    chosen: bytes,
+    names: _PlannedNames,
 ) -> RefUpdate:
     """Return an update of a branch, of the kind that its commit makes it.
 
@@ -555,7 +500,7 @@ def _checked(
 
 
 def _check_new_bookmark(
-    plan: RefPlan, name: bytes, branch: bytes, names: RefNames
+    plan: RefPlan, name: bytes, branch: bytes, names: _PlannedNames
 ) -> None:
     """Refuse a name that no bookmark may have, or that git users would not see.
 
@@ -598,7 +543,7 @@ def _check_new_bookmark(
     _check_clash(names, shown)
 
 
-def _check_clash(names: RefNames, shown: bytes) -> None:
+def _check_clash(names: _PlannedNames, shown: bytes) -> None:
     """Refuse a new branch that git cannot have beside ``names``; else add it."""
     if clash := names.clash(shown):
         raise PushRefusedError(
@@ -627,7 +572,7 @@ def _checked_tip(
             )
             % tuple(map(encoding.fromlocal, (update.name, branch, update.name)))
         )
-    old = plan.state.view[plan.state.refs[command.ref]]
+    old = plan.state.view[plan.state.tips[update.name]]
     if _is_above(plan.state.view, graph, command.new, old.rev()):
         return update
     if old.mutable() and successors.is_wanted(plan.repo):
