@@ -31,7 +31,7 @@ from pathlib import Path
 from testlib import oddstore
 from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
-from testlib.hggithistories import GitHistory, steps
+from testlib.hggithistories import GitHistory, grown_for_import, steps
 from testlib.oddstore import Step
 from testlib.pushing import ON
 from testlib.webserver import serving
@@ -194,12 +194,15 @@ def _export_of_steps(
 
 def import_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Compare imports of a random history."""
+    outcome = Outcome(f"import {seed}")
     with tempfile.TemporaryDirectory(dir=scratch) as place:
-        history = GitHistory(Path(place) / "project.git", seed, _COMMITS)
+        path = Path(place) / "project.git"
+        if seed % 3 == 0:
+            made = grown_for_import(path, seed, _COMMITS)
+            return imported(peer, path, made.heads(), outcome)
+        history = GitHistory(path, seed, _COMMITS)
         history.grow_all()
-        return imported(
-            peer, history.repo.path, history.heads(), Outcome(f"import {seed}")
-        )
+        return imported(peer, path, history.heads(), outcome)
 
 
 def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Outcome:

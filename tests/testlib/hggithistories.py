@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import odd
-from .gitgrammar import Drawn, draw_commits
+from .gitgrammar import Drawn, Entry, Grown, draw_commits
 from .oddstore import NULL, Edit, Step
 from .randomcommits import GITLINK, write_object, write_tree
-from .randomhistories import Files, History, consistent
+from .randomhistories import MARK, Files, History, consistent
 
 _STATE, _SUBS, _MODULES = b".hgsubstate", b".hgsub", b".gitmodules"
 _KEPT_APART = {_STATE, _SUBS, _MODULES}
@@ -226,6 +226,28 @@ class GitHistory(History):
             files[_SUBS] = b"100644", b"other = ../other\n# note\n"
         if draw.random() < 0.08:
             files[_STATE] = b"100644", b"%040x other\n" % draw.randrange(1, 99)
+
+
+def grown_for_import(path: Path, seed: int, count: int) -> Grown:
+    """Make a history whose trees are drawn, too; it has no submodules."""
+    made = Grown(path)
+    for drawn in draw_commits(seed, count):
+        if not stops_import(drawn):
+            edits = tuple(it for it in drawn.edits if not _stops_tree(it.entry))
+            made.add(dataclasses.replace(drawn, edits=edits))
+    made.name_all()
+    return made
+
+
+def _stops_tree(entry: Entry | int) -> bool:
+    """Tell whether hg-git may parse an entry, or Mercurial 7.1 fails on its content."""
+    if isinstance(entry, int):
+        return False
+    if entry.name in _KEPT_APART or not entry.name or b"/" in entry.name:
+        return True
+    if isinstance(entry.child, tuple):
+        return any(map(_stops_tree, entry.child))
+    return isinstance(entry.child, str) or entry.child.startswith(MARK)
 
 
 _HEADER = re.compile(rb"[^ ]+ ")
