@@ -28,7 +28,6 @@ from ..remote.replicate import (
     is_settled,
     look_of,
 )
-from ..remote.storerefs import StoreRefs
 from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..remote.replicate import Outcome, Target
+    from ..remote.storerefs import StoreRefs
 
 _MOST_SHOWN = 20
 _READS_ONLY = ("prune", "force", "adopt", "dry_run", "bookmark", "tags")
@@ -55,20 +55,19 @@ def run(ui: UiT, repo: RepoT, *remotes: bytes, **opts: Any) -> int:
         raise error.InputError(
             _(b"--force needs the branches to overwrite"), hint=_(b"add -B NAME")
         )
-    state = selection.state_of(store.repo)
+    state, names = selection.state_of(store.repo), store.repository.names_state()
     is_plain = not any(opts[it] for it in (*_READS_ONLY, "check"))
     results: dict[bytes, Result] = {}
     if is_plain:
         for target in found:
-            if is_settled(target, look_of(store.repository, state, target)):
+            if is_settled(target, look_of(names, state, target)):
                 results[target.name] = Result(Status.EQUAL)
     open_targets = [it for it in found if it.name not in results]
     if open_targets:
         state = export.export(store).state
-        refs = StoreRefs.of(store.repository)
-        options = _options(store, refs, opts)
         with scratch(store.repo) as path:
-            source = ReplicaSource(store.repository, refs, state, path)
+            source = ReplicaSource.read(store.repository, state, path)
+            options = _options(source.refs, opts)
             checks = bool(opts["check"])
             results |= _replicate(ui, open_targets, source, options, checks=checks)
     byte_opts = {name.encode(): value for name, value in opts.items()}
@@ -101,7 +100,7 @@ def _targets(
     return [*found.values()]
 
 
-def _options(store: GitStore, refs: StoreRefs, opts: dict[str, Any]) -> Options:
+def _options(refs: StoreRefs, opts: dict[str, Any]) -> Options:
     """Return the wishes of the command line."""
     branches = {HEADS + _branch(name) for name in opts["bookmark"]}
     if opts["force"]:

@@ -18,6 +18,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from mercurial import error
 from mercurial.i18n import _
 
 from ..gitstore import failures
@@ -29,6 +30,7 @@ from ..terminal import counted, printable
 from .ledger import Ledger, LedgerLostError, RefRefusal, read_only
 from .slices import sliced
 from .staging import Change, staged
+from .storerefs import StoreRefs
 from .transport import NO_OID, FailureKind, RemoteFailureError, Transport
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from ..gitstore.git.process import Access
     from ..gitstore.git.repository import Repository
     from .refmap import RefMap
-    from .storerefs import StoreRefs
     from .urls import RemoteUrl
 
 FAILURE = b"failure"
@@ -54,6 +55,7 @@ _MOST_BYTES = 1 << 30
 _MOST_IN_VAIN = 24
 """As many if the remote has not taken a single one meanwhile."""
 _ROUNDS = 20
+_TRIES = 20
 _LONGEST_WAIT_SECONDS = 300
 _LOGIN_WAIT_SECONDS = 3600
 _WAIT_FOR_LOCK_SECONDS = 0.2
@@ -154,6 +156,8 @@ class ReplicaSource(Record):
 
     repository: Repository
     refs: StoreRefs
+    names_state: object
+    """State of the files that they were read from."""
     files_state: object
     """State of the Mercurial repository that has these refs; None if not known."""
     scratch: bytes
@@ -161,12 +165,30 @@ class ReplicaSource(Record):
 
     def look(self, target: Target) -> bytes:
         """Return the state that ``Ledger.look`` has if nothing is to do."""
-        return look_of(self.repository, self.files_state, target)
+        return look_of(self.names_state, self.files_state, target)
+
+    @classmethod
+    def read(
+        cls, repository: Repository, files_state: object, scratch: bytes
+    ) -> ReplicaSource:
+        """Read the refs of ``repository`` as they are at one moment.
+
+        ``StateError`` if they keep changing.
+        """
+        for _try in range(_TRIES):
+            state = repository.names_state()
+            refs = StoreRefs(repository.packed_refs())
+            if repository.names_state() == state:
+                return cls(repository, refs, state, files_state, scratch)
+        raise error.StateError(
+            _(b"refs kept changing while they were read"),
+            hint=_(b"run 'hg git::push' again"),
+        )
 
 
-def look_of(repository: Repository, files_state: object, target: Target) -> bytes:
+def look_of(names_state: object, files_state: object, target: Target) -> bytes:
     """Return a digest of names and configuration, and one of the repository's files."""
-    names = (repository.names_state(), target.map.text, target.config.prune)
+    names = (names_state, target.map.text, target.config.prune)
     digests = (
         hashlib.sha1(repr(it).encode()).hexdigest().encode()
         for it in (names, files_state)

@@ -10,6 +10,7 @@ from mercurial.i18n import _
 
 from ..config import replicas
 from ..gitstore import failures
+from ..gitstore.export.export import LastExport
 from ..gitstore.failures import Failure
 from ..records import Record
 from ..terminal import counted
@@ -75,11 +76,12 @@ class ReplicaStatus(Record):
             ledger = None
         if ledger is not None:
             refused = sorted(ledger.refused.items())
-            look = look_of(store.repository, None, target)
+            look = look_of(store.repository.names_state(), None, target)
             is_current = ledger.look.partition(b"-")[0] == look.partition(b"-")[0]
             since = ledger.since
             if not since and not is_current:
-                since = _last_change(store)
+                last = LastExport.read(store)
+                since = last.ended if last else 0
             lag = max(0, int(time.time()) - since) if since else 0
             status = status._replace(
                 lag_seconds=lag,
@@ -97,9 +99,3 @@ class ReplicaStatus(Record):
                 needs_person=not failure.retry or kind is FailureKind.LOGIN,
             )
         return status
-
-
-def _last_change(store: GitStore) -> int:
-    """Return when refs of the store changed for the last time."""
-    state = store.repository.names_state()
-    return max((stamp[2] for stamp in state), default=0) // 1_000_000_000

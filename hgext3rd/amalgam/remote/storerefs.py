@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..gitstore.git.repository import Repository
-
 _PIECE_BYTES = 1 << 13
 _OID_DIGITS = 40
 _MOST_LOOKUPS = 100
@@ -22,15 +20,10 @@ class StoreRefs:
     """Refs, name to oid in hexadecimal digits."""
 
     def __init__(self, lines: bytes = b"") -> None:
-        """``lines``: of a file ``packed-refs``, or from ``lines`` of another one."""
+        """``lines``: the content of a file ``packed-refs``, or ``lines`` of another."""
         self.lines = lines
         self._table: dict[bytes, bytes] | None = None
         self._lookups = 0
-
-    @classmethod
-    def of(cls, repository: Repository) -> StoreRefs:
-        """Read the refs of ``repository``."""
-        return cls(repository.packed_refs())
 
     def table(self) -> dict[bytes, bytes]:
         """Return all refs."""

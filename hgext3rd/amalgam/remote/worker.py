@@ -33,7 +33,6 @@ from ..scratch import scratch
 from . import targets
 from .ledger import read_only
 from .replicate import FAILURE, Options, ReplicaSource, Replication, is_settled
-from .storerefs import StoreRefs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,10 +107,9 @@ def _work(store: GitStore, found: Iterable[Target], path: bytes) -> object:
                 return now
             time.sleep(_POLL_SECONDS)
         elif now != state:
-            refs = StoreRefs.of(store.repository)
-            source = ReplicaSource(store.repository, refs, None, path)
+            source = ReplicaSource.read(store.repository, None, path)
             waiting = dict.fromkeys(found)
-            state = now
+            state = source.names_state
         for target in [*waiting]:
             if target not in threads:
                 del waiting[target]
