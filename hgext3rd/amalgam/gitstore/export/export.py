@@ -40,7 +40,7 @@ from .metadatacommit import Covers
 from .writer import StoreWriter, metadata_oid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 
     from mercurial.interfaces.types import RepoT
 
@@ -134,7 +134,7 @@ class _Names(Record):
     refs: Mapping[bytes, bytes | None]
     """Name to oid; of those that differ from the last export, if ``last`` is known."""
     head: bytes
-    nodes: frozenset[bytes]
+    nodes: AbstractSet[bytes]
     """The changesets that they lead to."""
     too_long: tuple[bytes, ...]
     is_whole: bool
@@ -143,6 +143,8 @@ class _Names(Record):
     """For the next export; ``None`` if it cannot follow them."""
     source: NamesSource
     found: NamedNodes | Changed
+    branches: Mapping[tuple[str, bytes], bytes]
+    """``distinct_branches`` of all names, or nothing."""
     last: LastNames | None
 
 
@@ -707,8 +709,10 @@ class ExportRun:
         if names is None:
             marks = refsmod.read_bookmarks(self._repo)
             found = refsmod.NamedNodes.of(view, config.refs, tips, marks)
-            nodes, head = found.refs()
+            branches = found.distinct_branches()
+            nodes, head = found.refs(branches)
             names = self._with_oids(docket, source, nodes, head, found, None)
+            names = names._replace(branches=branches)
         if source.follows:
             known = BranchTips.of(view, allowed, names.found.tips)
             names = names._replace(tips=known)
@@ -744,26 +748,31 @@ class ExportRun:
         found: NamedNodes | Changed,
         last: LastNames | None,
     ) -> _Names:
-        there = {name: node for name, node in nodes.items() if node is not None}
+        wanted = [node for node in nodes.values() if node is not None]
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
-            oids = dict(zip(there, oidmap.oids(list(there.values())), strict=True))
-        refs: dict[bytes, bytes | None] = {**dict.fromkeys(nodes), **oids}
+            oids = oidmap.oids(wanted)
+        of_nodes = iter(oids)
+        refs: dict[bytes, bytes | None] = {
+            name: None if node is None else next(of_nodes)
+            for name, node in nodes.items()
+        }
         metadata = metadata_oid(docket)
         if last is None or last.metadata != metadata:
             refs[refsmod.METADATA] = bytes.fromhex(metadata) or None
         if isinstance(found, NamedNodes):
-            too_long = tuple(found.too_long(there))
+            too_long = tuple(found.too_long(nodes))
         else:
             too_long = found.too_long
         return _Names(
             refs=refs,
             head=head,
-            nodes=frozenset(there[name] for name, oid in oids.items() if oid),
+            nodes={node for name, node in nodes.items() if node and refs[name]},
             too_long=too_long,
-            is_whole=None not in oids.values(),
+            is_whole=None not in oids,
             tips=None,
             source=source,
             found=found,
+            branches={},
             last=last,
         )
 
@@ -773,7 +782,11 @@ class ExportRun:
         record = None
         if names.is_whole and selection.state_of(self._repo) == state:
             record = source.record(
-                store.repository, names.found, names.last, metadata_oid(docket)
+                store.repository,
+                names.found,
+                names.branches,
+                names.last,
+                metadata_oid(docket),
             )
         if record is not None:
             record.write(source.directory, source.dialect, store.placement)

@@ -405,12 +405,14 @@ class NamesSource:
         self,
         repository: RefFiles,
         names: NamedNodes | Changed,
+        branches: Mapping[tuple[str, bytes], bytes],
         last: LastNames | None,
         metadata: str,
     ) -> LastNames | None:
         """Return the record for the next export; ``None`` if it cannot follow.
 
-        ``last``: the record that ``Changed`` is a change of.
+        ``branches``: ``distinct_branches`` of all names. ``last``: the record that
+        ``Changed`` is a change of.
         """
         seen = self._selected.seen(self._repo)
         with self.bookmarks() as lines:
@@ -426,7 +428,7 @@ class NamesSource:
             assert last is not None
             odd, unshown, tags = last.odd, names.unshown, names.tags
         else:
-            found = self._found(names)
+            found = self._found(names, branches)
             if found is None:
                 return None
             odd, unshown, tags = found
@@ -450,7 +452,7 @@ class NamesSource:
         return self._kinds.isdisjoint((b"tips", b"heads"))
 
     def _found(
-        self, names: NamedNodes
+        self, names: NamedNodes, branches: Mapping[tuple[str, bytes], bytes]
     ) -> (
         tuple[tuple[Odd, ...], tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]
         | None
@@ -467,7 +469,7 @@ class NamesSource:
             return None
         odd = [
             Odd(kind.encode(), encoding.fromlocal(name), ref)
-            for (kind, name), ref in names.distinct_branches().items()
+            for (kind, name), ref in branches.items()
             if ref != encoding.fromlocal(name) or not ref or refsmod.is_too_long(ref)
         ]
         return (

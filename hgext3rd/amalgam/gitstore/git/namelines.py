@@ -7,8 +7,8 @@ only of lines that are near a difference. Does not know what names mean.
 
 from __future__ import annotations
 
+import itertools
 import os
-import re
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...files import Unusable
@@ -25,7 +25,8 @@ _DIGITS = 40
 _NAME_AT = _DIGITS + 1
 _BLOCK_BYTES = 4096
 _CHUNK_BYTES = 1 << 17
-_HEX = re.compile(rb"[0-9a-f]{40}")
+_PARSED_BYTES = 1 << 20
+_WHITESPACE = b" \t\n\r\v\f"
 
 
 class NotInOrderError(ValueError):
@@ -146,23 +147,39 @@ def names_in(content: bytes) -> dict[bytes, bytes]:
 
     Such a file is one that Mercurial has written, in UTF-8.
     """
+    found: dict[bytes, bytes] = {}
+    start, last = 0, b""
+    while start < len(content):
+        end = content.find(b"\n", start + _PARSED_BYTES) + 1 or len(content)
+        last = _add_names(found, content[start:end], last)
+        start = end
+    return found
+
+
+def _add_names(found: dict[bytes, bytes], content: bytes, last: bytes) -> bytes:
+    """Add the lines of a part, which come after the name ``last``; return its last."""
     lines = _split(content)
-    if any(line[_DIGITS:_NAME_AT] != b" " for line in lines):
-        raise NotInOrderError
     names = [line[_NAME_AT:] for line in lines]
     digits = [line[:_DIGITS] for line in lines]
+    spaces = b"".join([line[_DIGITS:_NAME_AT] for line in lines])
+    first = b"".join([name[:1] for name in names])
+    every = b"".join(digits)
     try:
         content.decode()
     except UnicodeDecodeError:
         raise NotInOrderError from None
-    is_in_order = all(map(bytes.__lt__, names, names[1:]))
-    if not is_in_order or b"".join(digits).translate(None, b"0123456789abcdef"):
-        raise NotInOrderError
-    if any(len(it) != _DIGITS for it in digits) or any(
-        name != name.strip() or not name for name in names
+    # all at once: a test of each line takes more time than all the rest
+    if (
+        len(every) != _DIGITS * len(lines)
+        or every.translate(None, b"0123456789abcdef")
+        or spaces != b" " * len(lines)
+        or len(first.translate(None, _WHITESPACE)) != len(lines)
+        or any(bytes([space]) + b"\n" in content for space in _WHITESPACE)
+        or not all(map(bytes.__lt__, itertools.chain([last], names), names))
     ):
         raise NotInOrderError
-    return dict(zip(names, digits, strict=True))
+    found.update(zip(names, digits, strict=True))
+    return names[-1]
 
 
 def changes(old: NameLines, new: NameLines) -> Changes:

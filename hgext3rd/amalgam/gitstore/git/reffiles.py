@@ -191,16 +191,18 @@ class RefFiles:
         if not layout.is_whole(self.directory):
             return False
         content, loose = self.packed_file(), self.loose_refs()
-        if loose:
-            is_named = (
-                len(loose) <= _most_loose(len(content))
-                and all(map(_OID.fullmatch, loose.values()))
-                and self.refs() == refs
-                and content == _packed(_parsed(content))
-            )
-        else:
-            is_named = content == _packed(refs)
-        return is_named and self.head_content() == _symbolic(head)
+        if (
+            not content.startswith(_HEADER)
+            or len(loose) > _most_loose(len(content))
+            or not all(map(_OID.fullmatch, loose.values()))
+            or self.head_content() != _symbolic(head)
+        ):
+            return False
+        try:
+            packed = _in_order(content)
+        except NotInOrderError:
+            return False
+        return packed | _oids(loose) == refs
 
     def change_refs(self, changes: Mapping[bytes, bytes | None], head: bytes) -> None:
         """Change some refs: name to oid, or ``None`` for one that goes.
@@ -308,12 +310,18 @@ def _stamp(it: os.stat_result) -> tuple[int, ...]:
 def _parsed(content: bytes) -> dict[bytes, bytes]:
     """Return the refs in ``packed-refs``; damaged lines are left out."""
     try:
-        names = names_in(content.removeprefix(_HEADER))
+        return _in_order(content)
     except NotInOrderError:
         found = map(_LINE.fullmatch, content.splitlines())
         return {it[2]: bytes.fromhex(it[1].decode()) for it in found if it}
-    oids = map(unhexlify, names.values())
-    return dict(zip(names, oids, strict=True))
+
+
+def _in_order(content: bytes) -> dict[bytes, bytes]:
+    """Return the same; ``NotInOrderError`` if an export would not write it so."""
+    names = names_in(content.removeprefix(_HEADER))
+    for name, digits in names.items():
+        names[name] = unhexlify(digits)
+    return names
 
 
 def _oids(loose: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

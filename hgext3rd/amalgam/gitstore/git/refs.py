@@ -20,7 +20,7 @@ from ...records import Record
 from .namelines import NotInOrderError, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Collection, Hashable, Iterable, Mapping
 
     from mercurial.interfaces.types import RepoT
 
@@ -125,15 +125,15 @@ class NamedNodes(Record):
             tip_branch = view[b"tip"].branch()
         return cls(marks, dict(tips), others, tags, tip_branch, b"tips" in kinds)
 
-    def branches(self) -> dict[tuple[str, bytes], bytes]:
+    def branches(self) -> Mapping[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.
 
         The keys are ``("bookmark", name)`` and ``("tip", branch)``. Names that are too
         long for git are left out.
         """
-        return _fitting(self.distinct_branches())
+        return fitting(self.distinct_branches())
 
-    def distinct_branches(self) -> dict[tuple[str, bytes], bytes]:
+    def distinct_branches(self) -> Mapping[tuple[str, bytes], bytes]:
         """Return the same with names that are too long."""
         stored = {
             ("bookmark", name): encoding.fromlocal(name) for name in self.bookmarks
@@ -144,12 +144,15 @@ class NamedNodes(Record):
             stored["tip", branch] = b"branches/" + name if clashes else name
         return distinct(stored)
 
-    def refs(self) -> tuple[dict[bytes, bytes], bytes]:
+    def refs(
+        self, distinct_branches: Mapping[tuple[str, bytes], bytes] | None = None
+    ) -> tuple[dict[bytes, bytes], bytes]:
         """Return the refs, name to node, and the name that HEAD leads to.
 
-        HEAD may lead to no ref, as in an empty repository.
+        HEAD may lead to no ref, as in an empty repository. ``distinct_branches``: the
+        result of that method, if it is known.
         """
-        heads_refs = self.branches()
+        heads_refs = fitting(distinct_branches or self.distinct_branches())
         nodes = {"bookmark": self.bookmarks, "tip": self.tips}
         refs = {
             HEADS + ref: nodes[kind][name] for (kind, name), ref in heads_refs.items()
@@ -167,7 +170,7 @@ class NamedNodes(Record):
         # a branch that a push can make
         return refs, HEADS + (b"default" if self.shows_tips else b"main")
 
-    def too_long(self, refs: Mapping[bytes, bytes]) -> list[bytes]:
+    def too_long(self, refs: Collection[bytes]) -> list[bytes]:
         """Return the bookmarks, open branches and tags that have none of ``refs``.
 
         These are all that have a name which is short enough. Names are in UTF-8.
@@ -199,7 +202,7 @@ def global_tags(view: RepoT) -> dict[bytes, bytes]:
     }
 
 
-def tag_names(tags: Iterable[bytes]) -> dict[bytes, bytes]:
+def tag_names(tags: Iterable[bytes]) -> Mapping[bytes, bytes]:
     """Return the git tag of each of Mercurial's ``tags``, without prefix.
 
     A tag that would have too long a name, or none, is left out.
@@ -287,7 +290,7 @@ class RefNames:
         return is_legal and not (self.has(name) or self.has_above(name))
 
 
-def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+def distinct(names: Mapping[_Key, bytes]) -> Mapping[_Key, bytes]:
     """Return a name that git allows for each of ``names``, no two alike.
 
     No name is a directory of another: the longer one's slashes become ``%2F``. Of two
@@ -296,7 +299,7 @@ def distinct(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
     equal.
     """
     if are_plain(names.values()):
-        return dict(names)
+        return names
     legal = {key: escaped(name) for key, name in names.items()}
     taken = RefNames()
 
@@ -349,15 +352,19 @@ def is_too_long(name: bytes) -> bool:
     return longest > LONGEST_PART or len(name) > LONGEST_NAME
 
 
-def _shown(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+def _shown(names: Mapping[_Key, bytes]) -> Mapping[_Key, bytes]:
     """Return the names of ``distinct`` without too long and empty ones.
 
     A line of ``.hgtags`` can have an empty tag. No client could read its ref.
     """
-    return _fitting(distinct(names))
+    return fitting(distinct(names))
 
 
-def _fitting(names: Mapping[_Key, bytes]) -> dict[_Key, bytes]:
+def fitting(names: Mapping[_Key, bytes]) -> Mapping[_Key, bytes]:
+    """Return the names that a ref may have; an empty one is none."""
+    lengths = {*map(len, names.values())}
+    if lengths and 0 < min(lengths) <= max(lengths) <= LONGEST_PART:
+        return names
     return {key: name for key, name in names.items() if name and not is_too_long(name)}
 
 
