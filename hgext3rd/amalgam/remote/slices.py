@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..gitstore.git.refs import TAGS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -19,7 +21,8 @@ def sliced(
 
     ``commits``: a commit and its parents, parents first, in the order of topology.
     ``targets``: the commit of each ref in the end. At most ``most`` commits are new in
-    a slice, unless a merge has more on its other side.
+    a slice, unless a merge has more on its other side, or only a tag has them: a tag
+    gets no other commit than its own, since hosts protect tags and start builds.
     """
     order = [*commits]
     at = {commit[0]: number for number, commit in enumerate(order)}
@@ -31,7 +34,8 @@ def sliced(
         if number is None:
             known[ref] = oid
         else:
-            owners[number] = owners[number] or ref
+            if not ref.startswith(TAGS):
+                owners[number] = owners[number] or ref
             ends.setdefault(number, []).append(ref)
     # first parents belong to the ref of a child, which can carry them
     for number in reversed(range(len(order))):
