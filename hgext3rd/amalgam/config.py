@@ -469,6 +469,7 @@ class ReplicaConfig(Record):
     most_commits: int = row(b"amalgam.replicate.NAME.slice")
     most_tags: int = row(b"amalgam.replicate.NAME.tags-per-push")
     quiet_seconds: int = row(b"amalgam.replicate.NAME.timeout")
+    hides_refs: bool = row(b"amalgam.replicate.NAME.hide-refs")
 
     @classmethod
     def from_ui(cls, ui: UiT, name: bytes) -> ReplicaConfig:

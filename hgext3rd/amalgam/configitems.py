@@ -415,6 +415,15 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b"How long git may be silent before a push is given up.",
     ),
     (
+        b"amalgam.replicate.NAME.hide-refs",
+        ("Boolean",),
+        False,
+        _TRUSTED,
+        b"Ask git there to advertise only the refs that a push moves. With 100,000"
+        b" refs, a push costs a third. It needs a path, or ssh to an account with a"
+        b" shell. It sets ``receive.hideRefs``, and overrides what the remote hides.",
+    ),
+    (
         b"experimental.mmapindex",
         ("Boolean",),
         None,

@@ -156,6 +156,7 @@ class Replicate(Benchmark):
     kinds: ClassVar[tuple[str, ...]] = ("amalgam", "git", "jgit")
     mirrors = 1
     is_changed = True
+    is_hidden = False
 
     def setup(self, job: Job) -> None:
         """Make equal mirrors, the first time; compare them, and change something."""
@@ -211,8 +212,11 @@ class Replicate(Benchmark):
             shutil.copytree(path, other, copy_function=os.link)
         if job.subject.kind == "amalgam":
             with (job.copy() / ".hg" / "hgrc").open("a") as file:
+                file.write("[amalgam]\n")
                 for mirror in (path, *others):
-                    file.write(f"[amalgam]\nreplicate.{mirror.name} = {mirror}\n")
+                    file.write(f"replicate.{mirror.name} = {mirror}\n")
+                    if self.is_hidden:
+                        file.write(f"replicate.{mirror.name}.hide-refs = yes\n")
             for mirror in (path, *others):
                 words = ["-R", str(job.copy()), "git::push", "--adopt", mirror.name]
                 job.subject.command(*words).output()
@@ -245,7 +249,7 @@ class ReplicateHidden(Replicate):
 
     name = "replicate-hidden"
     title = "replication to a mirror that advertises little"
-    kinds: ClassVar[tuple[str, ...]] = ("git",)
+    is_hidden = True
 
     def _options(self) -> list[str]:
         words = ["-c", "receive.hideRefs=refs", "-c", f"receive.hideRefs=!{_REF}"]

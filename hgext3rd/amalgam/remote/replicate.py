@@ -52,6 +52,8 @@ _MOST_HALVINGS = 64
 """Pushes to find the refs for which a hook declines all; the others wait."""
 _MOST_BYTES = 1 << 30
 """Hosts refuse more than 2 GB in a push."""
+_MOST_SHOWN = 100
+"""Refs that fit a command line, for a remote that hides others."""
 _MOST_IN_VAIN = 24
 """As many if the remote has not taken a single one meanwhile."""
 _ROUNDS = 20
@@ -704,7 +706,8 @@ class Replication:
         scratch, program = self._source.scratch, self._git.program
         with staged(program, scratch, changes) as (git, specs):
             self._pushes += 1
-            answers = self._transport.push(git, specs, self._target.config.options)
+            options = self._target.config.options
+            answers = self._transport.push(git, specs, options, self._shown(changes))
         is_declined = answers.was_declined and may_halve
         written, refused, open_refs = [], [], []
         is_too_much = False
@@ -738,6 +741,17 @@ class Replication:
         if answers.failure and not refused:
             raise answers.failure
         return is_declined, is_too_much
+
+    def _shown(self, changes: Sequence[Change]) -> list[bytes]:
+        """Return the refs that the remote should advertise; empty for all.
+
+        What git sends is based on these. So a new ref needs all.
+        """
+        is_small = len(changes) <= _MOST_SHOWN and all(
+            it.old != NO_OID for it in changes
+        )
+        hides = self._target.config.hides_refs and is_small
+        return [change.ref for change in changes] if hides else []
 
     def _explain_moved(self) -> bool:
         """Say which oid somebody else wrote, of each ref with a stale lease.

@@ -42,6 +42,11 @@ def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Targe
         raise error.ConfigError(
             b"amalgam.replicate.%s: %s" % (name, exc.message), hint=exc.hint
         ) from None
+    if config.hides_refs and remote.protocol not in (b"file", b"ssh"):
+        raise error.ConfigError(
+            _(b"amalgam.replicate.%s.hide-refs needs a path or ssh") % name,
+            hint=_(b"set it to no, or set amalgam.replicate.%s to such a URL") % name,
+        )
     access = access_of(ui, store.repository.git, remote, in_background=in_background)
     directory = replication_directory(store.repo).sub(name)
     return Target(name, remote, config, mapping, access, directory, store.placement)

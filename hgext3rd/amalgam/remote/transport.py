@@ -160,16 +160,28 @@ class Transport:
         return {match[2]: match[1] for match in found if match}
 
     def push(
-        self, staging: Git, specs: Iterable[bytes], options: Iterable[bytes]
+        self,
+        staging: Git,
+        specs: Iterable[bytes],
+        options: Iterable[bytes],
+        advertised: Iterable[bytes] = (),
     ) -> PushAnswers:
         """Push ``specs`` from a staging repository, each with its lease there.
 
-        ``options`` are push options. ``RemoteFailureError`` if nothing was sent.
+        ``options`` are push options. If ``advertised`` has refs, the remote is asked to
+        advertise no others. ``RemoteFailureError`` if nothing was sent.
         """
         git = staging._replace(access=self._git.access, lender=self._store)
         args: list[str | bytes] = ["push", "--porcelain", "--no-verify", "--progress"]
         args += ["--force-with-lease"]
         args += [b"--push-option=" + option for option in options]
+        if shown := [b"!" + ref for ref in advertised]:
+            hidden = [b"-c receive.hideRefs=" + _quoted(it) for it in (b"refs", *shown)]
+            # of a path, it is the same git; a shell runs it
+            is_path = self._remote.protocol == b"file"
+            program = _quoted(git.program) if is_path else b"git"
+            far = b" ".join([program, *hidden, b"receive-pack"])
+            args.append(b"--receive-pack=" + far)
         config = {
             f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url),
             f"remote.{_REMOTE}.fetch": f"+refs/*:{LEASES.decode()}*",
@@ -265,6 +277,11 @@ class Transport:
         line = piece.rstrip(b"\r\n").replace(b"\r", b"\n").rpartition(b"\n")[2]
         if match := _PERCENT.match(line.removeprefix(b"remote: ")):
             self._progress(match[1], int(match[3]), int(match[4]))
+
+
+def _quoted(word: bytes) -> bytes:
+    """Return a word for a shell."""
+    return b"'%s'" % word.replace(b"'", b"'\\''")
 
 
 def _answers(output: bytes, words: list[bytes]) -> tuple[dict[bytes, Answer], bool]:
