@@ -6,16 +6,20 @@ Stock hg takes each changegroup, so every node is checked.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
-from mercurial import error
+from mercurial import error, hg as hgmod, ui as uimod
 from testlib.converted import Target
 from testlib.environment import ROOT, git, hg
 from testlib.hggitcommits import Commits
 from testlib.randomcommits import GitObjects
 
-from hgext3rd.amalgam.receive import decoding
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore.git.process import Git
+from hgext3rd.amalgam.receive import decoding, importing
 
 NODES = ROOT / "tests" / "vectors" / "git-import" / "nodes.txt"
 
@@ -76,6 +80,59 @@ def test_random_histories_do_not_depend_on_pushes(tmp_path: Path) -> None:
         parts.push(repo.path, *made[at : at + 4])
     assert parts.known == whole.known
     assert "warning" not in parts.hg("verify", "-q")
+
+
+def test_batches_are_transactions(tmp_path: Path) -> None:
+    """An interrupted import keeps its finished batches."""
+    made = Commits(tmp_path / "project.git")
+    target = target_in(tmp_path)
+    repo = hgmod.repository(uimod.ui.load(), bytes(target.root))
+    dialect, memory_bytes, url = b"hggit", 1 << 20, b"file:///project.git"
+    settings = importing.ImportSettings(dialect, memory_bytes, url, batch=7)
+    pairs: dict[bytes, bytes] = {}
+    batches: list[int] = []
+    resumes: list[bool] = []
+
+    def known(oids: Iterable[bytes]) -> dict[bytes, bytes]:
+        return {oid: pairs[oid] for oid in oids if oid in pairs}
+
+    def record(transaction: Any, found: Sequence[tuple[bytes, bytes]]) -> None:
+        assert transaction.running()
+        if len(batches) == 2 and not resumes:
+            raise KeyboardInterrupt
+        batches.append(len(found))
+        pairs.update(found)
+
+    git = Git(b"git", Directory(bytes(made.repo.path.resolve())))
+    tips = [oid.encode() for oid in made.oids.values()]
+    run = (repo, git, tips, known, record, settings)
+    with pytest.raises(KeyboardInterrupt):
+        importing.import_commits(*run)
+    assert batches == [7, 7]
+    log = target.hg("log", "-T", "{node} {phase}\n").splitlines()
+    assert {f"{node.decode()} draft" for node in pairs.values()} <= {*log}
+    resumes.append(True)
+    assert importing.import_commits(*run) == len(made.oids) - 14
+    nodes = expected()
+    found = {oid.decode(): node.decode() for oid, node in pairs.items()}
+    assert {oid: found[oid] for oid in nodes} == nodes
+    assert importing.import_commits(*run) == 0
+
+
+def test_a_push_refuses_commits_that_do_not_come_back(tmp_path: Path) -> None:
+    """Until the map keeps them. Signed commits and those with an encoding do."""
+    made = Commits(tmp_path / "project.git")
+    target = target_in(tmp_path)
+    reasons = {}
+    for name in ("one", "signed", "koi8", "branch", "padded", "nested-hg", "twice"):
+        found = target.convert(made.repo.path, made.oids[name], round_trip=True)
+        reasons[name] = [it.reason.name for it in found.refused]
+    assert reasons == {
+        **{name: [] for name in ("one", "signed", "koi8", "twice")},
+        "branch": [b"differs"],
+        "padded": [b"differs"],
+        "nested-hg": [b"path"],
+    }
 
 
 def test_rename_detection_is_refused(tmp_path: Path) -> None:

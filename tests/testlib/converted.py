@@ -41,6 +41,7 @@ class Target:
         *tips: str,
         memory_bytes: int = MEMORY_BYTES,
         program: bytes = b"git",
+        round_trip: bool | None = None,
     ) -> Any:
         """Convert commits; the changegroup is a bundle then."""
         ui = uimod.ui.load()
@@ -48,6 +49,7 @@ class Target:
         inner = git_dir / ".git"
         directory = inner if inner.exists() else git_dir
         runner = Git(program, Directory(bytes(directory.resolve())))
+        is_cinnabar = self.dialect == b"cinnabar"
         oids = [git(git_dir, "rev-parse", tip).strip() for tip in tips]
         with tempfile.TemporaryFile() as out:
             out.write(b"before")
@@ -56,6 +58,7 @@ class Target:
             made = convert.convert(
                 *(ui, repo, runner, commits, new.base(commits), out),
                 dialect=self.dialect,
+                round_trip=is_cinnabar if round_trip is None else round_trip,
                 memory_bytes=memory_bytes,
             )
             end = out.tell()

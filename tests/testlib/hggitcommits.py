@@ -79,7 +79,6 @@ class Commits:
         self.add("copy-taken", files(self, d=b"d\n"), copied, two)
         other = self.add("other-d", files(self, d=b"e\n"), two)
         self.add("copy-again", files(self, d=b"d\n"), copied, other)
-        self.add("twin", files(self, a=b"1\n", b=b"b\n"), root, message=b"one\n")
         lost = self.add("twin-tree", self._tree(b"100664"), root, message=b"m\n")
         self.add("twin-other", self._tree(b"100644"), root, message=b"m\n")
         self.add("of-twin", files(self, a=b"9\n"), lost)

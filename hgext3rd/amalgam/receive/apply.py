@@ -183,9 +183,8 @@ def _bundle(pusher: Pusher, changes: PushedChanges) -> Iterator[bytes]:
     """Return a bundle2 of the changesets and bookmarks."""
     bundler = bundle2.bundle20(pusher.repo.ui)
     if changes.changegroup:
-        part = bundler.newpart(b"changegroup", data=_pieces(changes.changegroup))
-        part.addparam(b"version", changes.version)
-        part.addparam(b"nbchanges", b"%d" % len(changes.added), mandatory=False)
+        count = len(changes.added)
+        add_changegroup(bundler, changes.changegroup, changes.version, count)
     targets = [_target(it, changes) for it in changes.updates]
     if changes.publishes and any(targets):
         public = {phases.public: [node for node in targets if node]}
@@ -198,6 +197,15 @@ def _bundle(pusher: Pusher, changes: PushedChanges) -> Iterator[bytes]:
         bundler.newpart(b"bookmarks", data=data)
     chunks: Iterator[bytes] = bundler.getchunks()
     return chunks
+
+
+def add_changegroup(
+    bundler: Any, changegroup: IO[bytes], version: bytes, count: int
+) -> None:
+    """Add a changegroup of ``count`` changesets to a bundle2."""
+    part = bundler.newpart(b"changegroup", data=_pieces(changegroup))
+    part.addparam(b"version", version)
+    part.addparam(b"nbchanges", b"%d" % count, mandatory=False)
 
 
 def _pieces(file: IO[bytes]) -> Iterator[bytes]:

@@ -232,6 +232,7 @@ class _Settings(Record):
     memory_bytes: int
     most_file_bytes: int
     branch: bytes
+    round_trip: bool
 
 
 class Refusal(Record):
@@ -268,6 +269,7 @@ def convert(
     memory_bytes: int,
     most_file_bytes: int = _MOST_BYTES,
     branch: bytes = b"",
+    round_trip: bool = True,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
@@ -275,12 +277,14 @@ def convert(
     Oids and nodes are in hex. The chunks go to ``out``, a real file, at its position;
     if nothing is new or any commit is refused, nothing is written. ``branch``: the
     Mercurial branch of all new commits, as its extra is stored; without one, each is on
-    the branch of its first parent.
+    the branch of its first parent. With ``round_trip``, commits that do not come back
+    from their changesets are refused.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
     version = _version(repo)
-    if dialect == HGGIT_DIALECT and repo.ui.config(b"git", b"similarity"):
+    similarity = repo.ui.config(b"git", b"similarity") or b"0"
+    if dialect == HGGIT_DIALECT and similarity != b"0":
         raise error.ConfigError(
             _(b"cannot find renames of git commits as git.similarity says"),
             hint=_(b"remove git.similarity, or use hg-git itself"),
@@ -293,7 +297,7 @@ def convert(
     try:
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
-                dialect, version, memory_bytes, most_file_bytes, branch
+                *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip)
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -352,13 +356,17 @@ class _Run:
             known.append(
                 {"commit": bin_node(oid), "node": node, "text": revision(node)}
             )
-        with TextDecoder() as decoder, Directory(self._scratch).opened() as directory:
+        with contextlib.ExitStack() as stack:
+            directory = stack.enter_context(Directory(self._scratch).opened())
+            decoder = None
+            if settings.dialect == HGGIT_DIALECT:
+                decoder = stack.enter_context(TextDecoder()).fields()
             fields = {
                 "dialect": settings.dialect,
                 "commits": commits.fileno(),
                 "trees": self._objects(),
                 "blobs": self._objects(),
-                "decoder": decoder.fields(),
+                "decoder": decoder,
                 "user": self._repo.ui.config(b"ui", b"username") or b"",
                 "out": out.fileno(),
                 "scratch": {"fd": directory, "path": self._scratch},
@@ -369,6 +377,7 @@ class _Run:
                 "memory_bytes": settings.memory_bytes,
                 "most_file_bytes": settings.most_file_bytes,
                 "branch": settings.branch or None,
+                "round_trip": settings.round_trip,
             }
             try:
                 operation = Operation(self._ui, _PHASES, self._git.kill)

@@ -38,6 +38,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         memory_bytes: TEXT_BYTES,
         most_file_bytes: u64::MAX,
         branch: None,
+        round_trip: true,
         import: ImportSettings::default(),
     };
     round_trip(&request, &planted.open(), &nodes)

@@ -61,8 +61,14 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let mut prefetch = Prefetch::new(rules, pipes.commits, &trees, blobs, roots, memory);
     let windows = std::iter::from_fn(|| prefetch.next().transpose());
     let limit_bytes = limit_bytes(request.memory_bytes);
-    let mut converter =
-        Converter { builder, judge: None, refused: None, limit_bytes, progress: &progress };
+    let mut converter = Converter {
+        builder,
+        judge: None,
+        refused: None,
+        request,
+        limit_bytes,
+        progress: &progress,
+    };
     ordered::run(
         // most windows take half of the memory at most, as they are counted
         Width { threads: 1, window_bytes: request.memory_bytes as u64 },
@@ -85,7 +91,7 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     }
     let start = (&*out).stream_position().map_err(Error::Output)?;
     let changesets = builder.write(out)?;
-    if rules.import.is_some() {
+    if !request.round_trip {
         return Ok(Conversion { changesets, refused: Vec::new() });
     }
     parallel::trim(); // the round trip has the same memory
@@ -109,6 +115,7 @@ struct Converter<'a, W, R> {
     judge: Option<Judge>,
     /// First refused commit, if the dialect does not judge the others.
     refused: Option<Refusal>,
+    request: &'a ConversionRequest<'a>,
     /// Memory limit of all file revisions.
     limit_bytes: usize,
     progress: &'a ConversionProgress<'a>,
@@ -127,6 +134,11 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             for changes in changes {
                 let Some((commit, after)) = rest.split_first() else { break };
                 rest = after;
+                if let Some(path) = changes.left_out().filter(|_| self.request.round_trip) {
+                    let refused = Some((Reason::Path, path));
+                    self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
+                    break;
+                }
                 if let Some(path) = self.builder.add(commit, &changes)? {
                     let refused = Some((Reason::FileSize, &*path));
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;

@@ -47,6 +47,9 @@ pub struct ConversionRequest<'a> {
     /// Named branch of all new commits, as its extra is stored. `None`: the branch of the first
     /// parent.
     pub branch: Option<&'a [u8]>,
+    /// Whether each commit has to come back from its changeset, and may have no file that the
+    /// changeset would lack. Others are refused.
+    pub round_trip: bool,
     /// Settings that changesets of some dialects depend on.
     pub import: ImportSettings<'a>,
 }

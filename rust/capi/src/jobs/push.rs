@@ -15,7 +15,8 @@ use super::{Call, directory, encoding, file, version};
 use crate::failure::Failure;
 use crate::message::Fields;
 
-/// Converts new commits to a changegroup, and verifies it by converting it back.
+/// Converts new commits to a changegroup, and verifies it by converting it back, if `round_trip` is
+/// set.
 ///
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
 /// are the pipes of a `git cat-file --batch-command --buffer` each, and `decoder` those of a
@@ -52,6 +53,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         memory_bytes: message.take("memory_bytes")?,
         most_file_bytes: message.take("most_file_bytes")?,
         branch: message.take("branch")?,
+        round_trip: message.take("round_trip")?,
         import,
     };
     for read in [message, trees, blobs] {

@@ -38,6 +38,7 @@ pub(crate) fn with_request<T>(
         memory_bytes,
         most_file_bytes,
         branch: None,
+        round_trip: true,
         import: ImportSettings::default(),
     })
 }

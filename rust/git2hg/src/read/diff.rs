@@ -56,6 +56,8 @@ pub(crate) struct FirstParentChanges {
     pub root: Option<RootFiles>,
     /// Number of changesets that need the contents.
     pub times: usize,
+    /// First path that is left out.
+    pub left_out: Option<Box<[u8]>>,
 }
 
 /// Entries of the root directory that submodules and subrepositories are read from.
@@ -127,6 +129,12 @@ impl CommitChanges {
                 merged.push(MergedPath { path, new, olds });
             }
         }
+    }
+
+    /// First path that the changeset leaves out.
+    pub fn left_out(&self) -> Option<&[u8]> {
+        let Self::First(changes) = self else { return None };
+        changes.left_out.as_deref()
     }
 
     /// Blobs to be prefetched, with their paths, in the order of use.

@@ -181,11 +181,19 @@ fn first_changes(
     rules: ImportRules,
 ) -> FirstParentChanges {
     let TreeComparison { changes: mut files, mut links, root, .. } = compared;
-    files.retain(|change| change.new.is_none() || (rules.accepts)(&change.path));
-    links.retain(|(path, link)| link.is_none() || (rules.accepts)(path));
+    let mut left_out: Option<Box<[u8]>> = None;
+    let mut accepts = |path: &[u8]| {
+        let is_accepted = (rules.accepts)(path);
+        if !is_accepted {
+            left_out.get_or_insert_with(|| path.into());
+        }
+        is_accepted
+    };
+    files.retain(|change| change.new.is_none() || accepts(&change.path));
+    links.retain(|(path, link)| link.is_none() || accepts(path));
     // one changeset for each pair of parents
     let times = commit.parents.len().saturating_sub(1).max(1);
-    FirstParentChanges { files, links, root, times }
+    FirstParentChanges { files, links, root, times, left_out }
 }
 
 /// Compares the trees of a window, and returns the memory of the result, about. `None` if a window

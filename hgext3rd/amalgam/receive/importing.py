@@ -1,0 +1,96 @@
+"""Imports of whole git histories, batch by batch.
+
+Each batch is converted, and added in one transaction of Mercurial's, with the caller's
+record of its commits. So an interrupted import keeps its finished batches, and the next
+one continues. Does not know remotes, refs or the oid map.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from mercurial import bundle2, error, exchange, util
+from mercurial.i18n import _
+
+from ..records import Record
+from . import apply, convert, graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..gitstore.git.process import Git
+
+_BATCH = 10_000
+"""Commits of one transaction."""
+_SOURCE = b"pull"
+"""Mercurial's name for changesets from elsewhere; hooks see it as HG_SOURCE."""
+
+
+class ImportSettings(Record):
+    """Settings of an import."""
+
+    dialect: bytes
+    memory_bytes: int
+    url: bytes
+    """The git repository; hooks see it as HG_URL."""
+    batch: int = _BATCH
+    """Commits of one transaction."""
+
+
+def import_commits(
+    repo: RepoT,
+    git: Git,
+    tips: Iterable[bytes],
+    known: graph.Known,
+    record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
+    settings: ImportSettings,
+) -> int:
+    """Import ``tips`` and their ancestors that are not ``known``; return how many.
+
+    ``git`` sees all their objects. ``record`` gets the transaction, and new commits
+    with their changesets, which ``known`` has to return from then on. Oids and nodes
+    are in hex. ``InputError`` for a missing object, and for a commit with a file that
+    Mercurial cannot store.
+    """
+    new = graph.read(git, tips, known, inf)
+    oids = tuple(new.parents)
+    for at in range(0, len(oids), settings.batch):
+        batch = oids[at : at + settings.batch]
+        parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
+        base = {oid: node for oid, node in new.nodes.items() if oid in parents}
+        base |= known(parents - base.keys())
+        _import(repo, git, batch, base, record, settings)
+    return len(oids)
+
+
+def _import(
+    repo: RepoT,
+    git: Git,
+    oids: Sequence[bytes],
+    base: dict[bytes, bytes],
+    record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
+    settings: ImportSettings,
+) -> None:
+    with tempfile.TemporaryFile() as out:
+        made = convert.convert(
+            *(repo.ui, repo.unfiltered(), git, oids, base, out),
+            dialect=settings.dialect,
+            memory_bytes=settings.memory_bytes,
+            round_trip=False,
+        )
+        for refusal in made.refused:
+            raise error.InputError(
+                _(b"cannot import commit %s: %s") % (refusal.oid, refusal.reason.text),
+                hint=refusal.detail or None,
+            )
+        bundler = bundle2.bundle20(repo.ui)
+        apply.add_changegroup(bundler, out, made.version, len(made.changesets))
+        stream = util.chunkbuffer(bundler.getchunks())
+        with repo.wlock(), repo.lock(), repo.transaction(_SOURCE) as transaction:
+            unbundler = exchange.readbundle(repo.ui, stream, None)
+            exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+            record(transaction, made.changesets)
