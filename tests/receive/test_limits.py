@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import git
-from testlib.pushing import ON, PushServer, pushable, request
+from testlib.environment import captured, git
+from testlib.pushing import NOTHING, ON, PushServer, pushable, request
 from testlib.webserver import serving, until
 
 from hgext3rd.amalgam.serve import pktlines
@@ -167,6 +167,33 @@ def test_damaged_objects_are_refused(tmp_path: Path) -> None:
         assert b"ng refs/heads/default" in answer
         assert b"unpack ok" in answer
         assert server.log()[-1] == "default||public|number 1"
+        server.check()
+
+
+@pytest.mark.parametrize("ref", ["refs/heads/default", "refs/heads/new"])
+def test_pack_that_lacks_an_object_is_refused(tmp_path: Path, ref: str) -> None:
+    """git sees no refs of the store, and still finds each object that is missing."""
+    with pushable(tmp_path) as server:
+        clone = server.clone()
+        before = clone.head()
+        between = clone.commit("between", {"one": "1", "dir/two": "2"})
+        new = clone.commit("new", {"three": "3"})
+        listed = clone.git("rev-list", "--objects", f"{before}..{new}").splitlines()
+        oids = [line.split()[0] for line in listed]
+        assert {between, new} < {*oids}
+        old = before if ref.endswith("default") else NOTHING
+        head = request(clone, old, NOTHING, ref)
+        head = head.replace(f" {NOTHING} {ref}".encode(), f" {new} {ref}".encode())
+        for missing in oids:
+            there = "".join(f"{oid}\n" for oid in oids if oid != missing)
+            command = ["git", "pack-objects", "--stdout", "-q"]
+            done = captured(command, clone.root, input=there.encode(), check=True)
+            answer = server.web.ask(
+                "git-receive-pack", "POST", head + done.stdout, Content_Type=KIND
+            )[2]
+            assert f"ng {ref}".encode() in answer, (missing, answer)
+        assert server.log()[-1] == "default||public|number 1"
+        clone.pushed(f"{new}:{ref}")
         server.check()
 
 

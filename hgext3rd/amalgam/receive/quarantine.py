@@ -1,8 +1,8 @@
 """The quarantine of one push: an empty git repository that borrows objects.
 
-git receives into it. It sees the objects of the git store, and has a copy of its refs,
-but nothing gets from here into the store: accepted commits become changesets, and an
-export converts these. It is removed with the push. If the process is killed, the next
+git receives into it. It sees the objects of the git store, but nothing gets from here
+into the store: accepted commits become changesets, and an export converts these. It is
+removed with the push. If the process is killed, the next
 one removes it (``scratch``). Only git writes here, and only packs.
 """
 
@@ -41,22 +41,23 @@ class Quarantine:
         self.hooks = directory.join(HOOKS)
         self._store = store
         self._packs: frozenset[str] = frozenset()
-        """Refs of the store when they were copied."""
+        """Packs of the store when they were noted."""
         self._own = Placement(0o700, os.geteuid(), os.getegid())
         self.git = Git(store.config.program, directory, lender=store.repository.git)
         layout.complete(directory, self._own)
         self._put(CONFIG, _CONFIG)
 
-    def copy_refs(self) -> bytes:
-        """Copy the refs of the store, hidden ones included; return them."""
+    def note_packs(self) -> None:
+        """Note the packs that the store has now."""
         self._packs = frozenset(self._store.docket().packs)
-        content = self._store.repository.packed_refs()
+
+    def put_refs(self, content: bytes) -> None:
+        """Let git see the refs in ``content``, in the form of ``packed-refs``."""
         self._put(b"packed-refs", content)
         self._put(b"HEAD", self._store.repository.head_content() or layout.HEAD)
-        return content
 
     def has_lost_packs(self) -> bool:
-        """Return whether packs were removed from the store since the refs were copied.
+        """Return whether packs were removed from the store since they were noted.
 
         Then git may lack objects that the client takes for known.
         """

@@ -201,12 +201,12 @@ class ReceivePackRequest(GitRequest):
 
     def _run(self, reception: ReceivePackSession, body: IO[bytes] | None) -> None:
         """Stream git's output, its keepalives while its hook is answered, too."""
-        reception.copy_refs()
+        refs = reception.read_refs()
+        if body:
+            reception.put_refs(refs)
         options = ("--stateless-rpc",) if body else _ADVERTISE
         self.running = reception.start(*options, slot=self.slot, stdin=body)
-        kind, start = b"advertisement", _START
         if body:
-            kind, start = b"result", b""
             # only this thread can answer the client (PEP 3333)
             answering = threading.Thread(target=reception.answer, daemon=False)
             answering.start()
@@ -215,7 +215,14 @@ class ReceivePackRequest(GitRequest):
         first = next(pieces, b"")
         if not first:
             self.check_end()
-        self.send(_PUSH_TYPE % kind, itertools.chain((start + first,), pieces))
+        if body:
+            answer = itertools.chain((first,), pieces)
+            self.send(_PUSH_TYPE % b"result", answer)
+            return
+        told = first + b"".join(pieces)
+        assert self._admission is not None
+        shown = receivepack.advertisement(told, refs, self._admission.store)
+        self.send(_PUSH_TYPE % b"advertisement", itertools.chain((_START,), shown))
 
     def progress(self) -> None:
         """Note that something came, or was taken."""

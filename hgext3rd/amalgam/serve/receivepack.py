@@ -24,7 +24,13 @@ from mercurial.utils import stringutil
 from ..config import PushConfig, wants_serve
 from ..receive import quarantine
 from ..receive.apply import Pusher, refusal_of
-from ..receive.commands import PushRefusedError, PushRequest, PushResult, RefCommand
+from ..receive.commands import (
+    ZERO,
+    PushRefusedError,
+    PushRequest,
+    PushResult,
+    RefCommand,
+)
 from ..receive.convert import PushLimits
 from ..receive.push import Push, PushRun
 from ..records import Record
@@ -34,6 +40,8 @@ from .errors import HttpError, temporary_file_in_use
 from .uploadpack import GitService, address_bytes, hidden_refs, unread_summaries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.process import Value
@@ -173,6 +181,8 @@ class ReceivePackProcess(GitService):
         )
 
 
+_OID_DIGITS = 40
+_PIECE_BYTES = 1 << 18
 _VERSION = b"version=1"
 _OPTIONS = b"push-options"
 _MOST_LINES = 20_000
@@ -215,6 +225,50 @@ def read_request(file: IO[bytes], answers: int) -> PushRequest | None:
         is_atomic=b"atomic" in offered,
         options=options.lines,
     )
+
+
+def advertisement(told: bytes, refs: bytes, store: GitStore) -> Iterator[bytes]:
+    """Yield the advertisement of ``refs``, which have the form of ``packed-refs``.
+
+    ``told`` is git's own of no refs: it has the capabilities. git itself would look up
+    the object of each ref.
+    """
+    for pattern in hidden_refs(store):
+        mark = b" %s/" % pattern.encode()
+        start, last = refs.find(mark), refs.rfind(mark)
+        if start >= 0:  # names are in order, and have no space
+            refs = refs[: start - _OID_DIGITS] + refs[refs.index(b"\n", last) + 1 :]
+    begin = refs.index(b"\n") + 1 if refs.startswith(b"#") else 0
+    first = next(pktlines.lines(io.BytesIO(told)), b"")
+    _none, nul, capabilities = first.partition(b"\0")
+    if not nul or begin == len(refs):
+        yield told
+        return
+    end = refs.index(b"\n", begin)
+    yield pktlines.line(refs[begin:end] + nul + capabilities)
+    while (begin := end + 1) < len(refs):
+        end = refs.index(b"\n", min(begin + _PIECE_BYTES, len(refs) - 1))
+        lines = refs[begin : end + 1].splitlines(keepends=True)
+        yield b"".join([b"%04x%s" % (len(line) + 4, line) for line in lines])
+    yield pktlines.FLUSH
+
+
+def needed_refs(request: bytes, refs: bytes) -> bytes:
+    """Return refs for ``git receive-pack``, in the form of ``packed-refs``.
+
+    They lead to the objects that the ``request`` has for its refs. It is the beginning
+    of one. If it ends before the last ref, or comes from a shallow clone, these are all
+    ``refs`` of the store.
+    """
+    found: set[bytes] = set()
+    with contextlib.suppress(ValueError):
+        for content in pktlines.lines(io.BytesIO(request)):
+            if content == pktlines.FLUSH:
+                lines = (b"%s refs/pushed/%s\n" % (oid, oid) for oid in sorted(found))
+                return b"".join(lines)
+            found.add(RefCommand.parse(content.partition(b"\0")[0]).new)
+            found.discard(ZERO)
+    return refs
 
 
 def wants_quiet(file: IO[bytes]) -> bool:
@@ -318,17 +372,32 @@ class ReceivePackSession:
             self.received: Quarantine = stack.enter_context(made)
         self._pipes: HookPipes | None = None
 
-    def copy_refs(self) -> None:
-        """Copy the refs of the store; ``HttpError`` if it keeps changing."""
+    def read_refs(self) -> bytes:
+        """Return the refs of the store, hidden ones included, as ``packed-refs``.
+
+        ``HttpError`` if the store keeps changing.
+        """
         store = self._admission.store
         for _number in range(_MOST_TRIES):
-            with temporary_file_in_use():
-                copied = self.received.copy_refs()
+            self.received.note_packs()
+            state = store.repository.names_state()
+            content = store.repository.packed_refs()
             # changesets hidden meanwhile are not in the refs read now
-            if self._admission.is_safe() and copied == store.repository.packed_refs():
-                return
+            if self._admission.is_safe() and state == store.repository.names_state():
+                return content
             self._admission.make_fresh(now=True)
         raise HttpError.later(b"the repository keeps changing; try again")
+
+    def put_refs(self, refs: bytes) -> None:
+        """Let git see the refs that it needs, of all ``refs`` of the store.
+
+        git looks for missing objects by a walk from the pushed refs to all others,
+        and reads a commit for each of these. The check of received objects finds
+        missing ones, too (``fsckObjects``). So git sees only refs at which that walk
+        ends at once.
+        """
+        with temporary_file_in_use():
+            self.received.put_refs(needed_refs(self._heard, refs))
 
     def start(
         self, *options: str, slot: Slot | None, stdin: IO[bytes] | int | None = None

@@ -485,7 +485,7 @@ class PushSession:
             reception = ReceivePackSession(
                 stack, admission, self._repo, self._proto, watchdog
             )
-            reception.copy_refs()
+            reception.put_refs(reception.read_refs())
             running = reception.start(slot=slot, stdin=PIPE)
             stack.callback(running.end)
             relay = _PushRelay(reception, running, self._stdin, self._stdout)
