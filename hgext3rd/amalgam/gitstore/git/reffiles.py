@@ -104,6 +104,12 @@ class RefFiles:
         with self.open_packed() as packed:
             return b"".join(_spliced(packed, loose))
 
+    def count_refs(self) -> int:
+        """Return the number of refs that users see."""
+        content = self.packed_refs()
+        is_hidden = b" %s\n" % METADATA in content
+        return content.count(b"\n") - content.startswith(b"#") - is_hidden
+
     def has_refs(self) -> bool:
         """Return whether any ref exists."""
         return bool(self.refs() or self.loose_refs())

@@ -18,6 +18,7 @@ from ...locking import holder
 from .. import censorship, selection
 from ..docket import Docket
 from ..export import metadatacommit
+from ..export.settled import Settled
 from ..export.writer import with_metadata
 from ..git import refs as refsmod
 from ..git.layout import forbidden_files
@@ -152,6 +153,9 @@ class _Verification:
         return served
 
     def _check_names(self, oidmap: OidMap, deep: bool) -> None:
+        if not deep and Settled.now(self._store):
+            self._findings.refs = self._repository.count_refs()
+            return
         view = selection.view_of(self._repo, self._store.config.export)
         nodes, head = refsmod.wanted(view, self._store.config.refs)
         oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
