@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 from mercurial import encoding
@@ -62,7 +63,7 @@ class Names:
         return BranchNames(self.marks, self.tips, lambda node: node != _HIDDEN)
 
     @property
-    def all(self) -> dict[tuple[str, bytes], bytes]:
+    def all(self) -> Mapping[tuple[str, bytes], bytes]:
         marks = {name: node for name, node in self.marks.items() if node != _HIDDEN}
         return NamedNodes(marks, self.tips, {}, {}, b"", shows_tips=True).branches()
 

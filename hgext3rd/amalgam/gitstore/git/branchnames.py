@@ -180,7 +180,7 @@ class BranchNames:
         return sorted([*self._bookmarks, *self._tips, *tips])  # nearly sorted
 
     @cached_property
-    def _shown(self) -> dict[Key, bytes]:
+    def _shown(self) -> Mapping[Key, bytes]:
         """All branches."""
         served = self._is_served
         marks = {name: it for name, it in self._bookmarks.items() if served(it)}
