@@ -264,6 +264,8 @@ def test_an_interrupted_first_push_goes_on(large: Exported, host: GitHost) -> No
     mirrored.behave()
     done = len(mirrored.remote.pushes())
     code, result = mirrored.push()
+    if code == REFUSED:  # git of the killed process wrote the same ref in that moment
+        code, result = mirrored.push()
     assert (code, mirrored.is_equal()) == (EQUAL, True)
     assert result["pushes"] <= 7 - done + 1
 

@@ -79,8 +79,7 @@ def test_all_remotes_follow_and_none_holds_back_the_others(
 def test_changes_in_a_row_are_pushed_together(store: Exported, host: GitHost) -> None:
     remote = host.add("mirror")
     store.hg("git::push", remote.url)
-    follow(store, {"mirror": remote})
-    store.hg("git::push", "--adopt", "mirror")
+    follow(store, {"mirror": remote})  # with the same ledger
     before = len(remote.pushes())
     for number in range(6):
         store.hg("bookmark", "-f", "-r", str(number), "moving")

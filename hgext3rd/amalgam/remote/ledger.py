@@ -45,6 +45,8 @@ _BASE_BYTES = 512 << 20
 _URL_BYTES = 1 << 14
 _LONG_BYTES = 1 << 18
 """The size from which on a ledger is written anew."""
+_MANY_REFS = 100
+"""A first base is written for more refs."""
 _KINDS = {kind.value.encode(): kind for kind in FailureKind}
 
 
@@ -249,7 +251,8 @@ class Ledger:
             lines.append((b"since", b"%d" % self.since))
         self._append(lines)
         is_long = self._size_bytes > max(_LONG_BYTES, 2 * self._fresh_bytes)
-        if is_long or mapping.text != self.map.text:
+        is_first = not self.base.lines and len(self.has) > _MANY_REFS
+        if is_long or is_first or mapping.text != self.map.text:
             self._rebase(refs, mapping)
 
     def _rebase(self, refs: StoreRefs, mapping: RefMap) -> None:

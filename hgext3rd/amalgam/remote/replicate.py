@@ -704,10 +704,11 @@ class Replication:
         self._ledger.intend(changes)
         self._pushed.update((change.ref, change) for change in changes)
         scratch, program = self._source.scratch, self._git.program
-        with staged(program, scratch, changes) as (git, specs):
+        with staged(program, scratch, changes) as (git, specs, leases):
             self._pushes += 1
             options = self._target.config.options
-            answers = self._transport.push(git, specs, options, self._shown(changes))
+            shown = self._shown(changes)
+            answers = self._transport.push(git, specs, leases, options, shown)
         is_declined = answers.was_declined and may_halve
         written, refused, open_refs = [], [], []
         is_too_much = False

@@ -23,6 +23,8 @@ from .transport import LEASES, NO_OID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+# git looks for a lease of each ref of the remote in the repository: 0.3 s for 100,000
+_FEW = 20
 _HEAD = b"ref: refs/heads/amalgam-staging\n"
 _CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
@@ -41,17 +43,21 @@ class Change(Record):
 @contextlib.contextmanager
 def staged(
     program: bytes, parent: bytes, changes: Iterable[Change]
-) -> Iterator[tuple[Git, list[bytes]]]:
+) -> Iterator[tuple[Git, list[bytes], list[bytes]]]:
     """Make a staging repository in the directory ``parent``.
 
-    The context yields git for it, and the refspecs to push.
+    The context yields git for it, the refspecs to push, and their leases; none of
+    these if they are in the repository.
     """
+    changes = [*changes]
     path = tempfile.mkdtemp(prefix=b"push-", dir=parent)
     try:
         refs, specs = [], set()
-        deleted = []
+        deleted, leases = [], []
         for ref, old, new in changes:
-            if old != NO_OID:
+            if len(changes) <= _FEW:
+                leases.append(b"%s:%s" % (ref, b"" if old == NO_OID else old))
+            elif old != NO_OID:
                 refs.append((LEASES + ref.removeprefix(b"refs/"), old))
             if new == NO_OID:
                 deleted.append(b":" + ref)
@@ -69,6 +75,6 @@ def staged(
         ):
             with open(os.path.join(path, name), "wb") as file:
                 file.write(content)
-        yield Git(program, Directory(path)), [*sorted(specs), *deleted]
+        yield Git(program, Directory(path)), [*sorted(specs), *deleted], leases
     finally:
         shutil.rmtree(path, ignore_errors=True)

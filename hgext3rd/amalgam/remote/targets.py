@@ -13,6 +13,7 @@ from ..config import ReplicaConfig, replicas
 from ..gitstore.export.request import replication_directory
 from ..terminal import printable
 from . import urls
+from .ledger import Ledger
 from .refmap import RefMap
 from .replicate import Target
 from .transport import access_of
@@ -49,6 +50,9 @@ def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Targe
         )
     access = access_of(ui, store.repository.git, remote, in_background=in_background)
     directory = replication_directory(store.repo).sub(name)
+    before = replication_directory(store.repo).sub(remote.key)
+    if Ledger.url(directory) != remote.url == Ledger.url(before):
+        directory = before  # it had no name when it was pushed to
     return Target(name, remote, config, mapping, access, directory, store.placement)
 
 

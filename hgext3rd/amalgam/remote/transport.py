@@ -23,7 +23,7 @@ from ..terminal import printable
 from .urls import PROTOCOLS, RemoteUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from subprocess import Popen
 
     from mercurial.interfaces.types import UiT
@@ -163,17 +163,19 @@ class Transport:
         self,
         staging: Git,
         specs: Iterable[bytes],
+        leases: Sequence[bytes],
         options: Iterable[bytes],
         advertised: Iterable[bytes] = (),
     ) -> PushAnswers:
-        """Push ``specs`` from a staging repository, each with its lease there.
+        """Push ``specs`` from a staging repository, each with its lease.
 
+        ``leases``: ``REF:OID`` of each ref; if empty, they are in the repository.
         ``options`` are push options. If ``advertised`` has refs, the remote is asked to
         advertise no others. ``RemoteFailureError`` if nothing was sent.
         """
         git = staging._replace(access=self._git.access, lender=self._store)
         args: list[str | bytes] = ["push", "--porcelain", "--no-verify", "--progress"]
-        args += ["--force-with-lease"]
+        args += [b"--force-with-lease=" + lease for lease in leases]
         args += [b"--push-option=" + option for option in options]
         if shown := [b"!" + ref for ref in advertised]:
             hidden = [b"-c receive.hideRefs=" + _quoted(it) for it in (b"refs", *shown)]
@@ -182,10 +184,10 @@ class Transport:
             program = _quoted(git.program) if is_path else b"git"
             far = b" ".join([program, *hidden, b"receive-pack"])
             args.append(b"--receive-pack=" + far)
-        config = {
-            f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url),
-            f"remote.{_REMOTE}.fetch": f"+refs/*:{LEASES.decode()}*",
-        }
+        config = {f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url)}
+        if not leases:
+            config[f"remote.{_REMOTE}.fetch"] = f"+refs/*:{LEASES.decode()}*"
+            args.append("--force-with-lease")
         code, output, words = self._run(git, args, (_REMOTE.encode(), *specs), config)
         answers, was_declined = _answers(output, words)
         failure = self._failure(words, code) if code else None

@@ -125,6 +125,8 @@ _ENVIRONMENT = {
 
 # of the second profile: maintenance, and settings that would change a push of ours
 _OF_ACCESS = {
+    # else git looks for a short form of each ref of a remote: 0.2 s for 100,000
+    "core.abbrev": "40",
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "gc.auto": "0",
