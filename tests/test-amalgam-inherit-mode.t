@@ -63,6 +63,8 @@ The group may do what it may do with .hg/store: write what changes, read what do
   00440 .hg/amalgam/map/cinnabar-ID.map
   00440 .hg/amalgam/map/cinnabar-metadata-ID.map
   00660 .hg/amalgam/map/cinnabar.docket
+  00660 .hg/amalgam/map/cinnabar.names
+  00660 .hg/amalgam/map/cinnabar.settled
   00660 .hg/amalgam/map/cinnabar.tips
 
 What git itself writes there follows, too:
@@ -110,6 +112,8 @@ When the administrator opens the store to everybody, new files follow at once:
   00444 .hg/amalgam/map/cinnabar-ID.map
   00444 .hg/amalgam/map/cinnabar-metadata-ID.map
   00664 .hg/amalgam/map/cinnabar.docket
+  00664 .hg/amalgam/map/cinnabar.names
+  00664 .hg/amalgam/map/cinnabar.settled
   00664 .hg/amalgam/map/cinnabar.tips
   $ cd ..
 

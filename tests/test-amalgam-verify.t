@@ -140,7 +140,7 @@ are changesets that no ref leads to:
   $ hg git::export
   exported 2 changesets: * (glob)
   1 ref changed
-  no ref leads to 2 changesets in 2 heads
+  no ref leads to 1 changeset in 1 head
   (add 'heads' to amalgam.git.refs to name them)
   warning: git refuses to check out commits with 1 file, because of the names: .git/config
   (rename them; until then, git users type: git clone -c core.protectNTFS=false --no-checkout URL clone && git -C clone checkout HEAD -- . ':(exclude,icase,glob)**/.git' ':(exclude,icase,glob)**/.git/**')
