@@ -64,6 +64,7 @@ Its configuration items are known too:
   amalgam.git.program=git
   amalgam.git.push=no
   amalgam.git.push-branches=False
+  amalgam.git.push-exact=False
   amalgam.git.push-message=None
   amalgam.git.push-tags=False
   amalgam.git.refs=[b'bookmarks', b'tips', b'tags']

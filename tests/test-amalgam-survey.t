@@ -21,6 +21,7 @@ A submodule cannot be pushed. What comes after it cannot, either, since its pare
   $ git -C project commit -qm 'without it'
   $ hg git::survey project
   2 of 4 commits would survive a push into Mercurial
+  4 with amalgam.git.push-exact: 0 need git.commit, 2 git.tree
          1 submodule: the tree has a submodule
            first: 653ee32340556bc54d3769277fa059a73af8a6f5 (vendor/lib)
          1 ancestor: an ancestor cannot be pushed
@@ -33,6 +34,7 @@ Each of them is listed on request:
   1 of 1 commit would survive a push into Mercurial
   $ hg git::survey --commits project main~2..main
   0 of 2 commits would survive a push into Mercurial
+  2 with amalgam.git.push-exact: 0 need git.commit, 2 git.tree
          1 submodule: the tree has a submodule
            first: 653ee32340556bc54d3769277fa059a73af8a6f5 (vendor/lib)
          1 ancestor: an ancestor cannot be pushed
@@ -46,10 +48,13 @@ Programs read JSON, or what a template makes:
   $ hg git::survey -T json project main~2 | grep -v -E 'seconds|path'
   [
    {
+    "commit_extras": 0,
     "commits": 2,
+    "exact_survivors": 2,
     "findings": [],
     "refused": 0,
     "survivors": 2,
+    "tree_extras": 0,
     "trees": 2
    }
   ]

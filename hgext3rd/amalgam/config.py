@@ -373,6 +373,7 @@ class PushConfig(Record):
 
     push: bytes = row(b"amalgam.git.push")
     may_branch: bool = row(b"amalgam.git.push-branches")
+    is_exact: bool = row(b"amalgam.git.push-exact")
     may_tag: bool = row(b"amalgam.git.push-tags")
     message: bytes = row(b"amalgam.git.push-message")
 

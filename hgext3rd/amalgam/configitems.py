@@ -135,6 +135,15 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b"Let developers make new named branches with ``git push -o branch=NAME``.",
     ),
     (
+        b"amalgam.git.push-exact",
+        ("Boolean",),
+        False,
+        _UNTRUSTED,
+        b"Accept signed commits, submodules and other things that changesets cannot"
+        b" express, and keep these in extras of the changesets. git-cinnabar would give"
+        b" these other ids, so its metadata is not advertised from the first one on.",
+    ),
+    (
         b"amalgam.git.push-tags",
         ("Boolean",),
         False,

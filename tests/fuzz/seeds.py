@@ -223,8 +223,13 @@ def _pushes() -> None:
     }
     for name, content in commits.items():
         _put(RUST, "pushed_commit", name, content)
+        _put(RUST, "exact_commit", name, content)
         history = _answer(b"commit", content)
         _put(RUST, "pushed_history", name, cut(history) + _answer(b"tree", tree))
+    extra = b"git.commit:1 %s 0 9 %sgpgsig a\n b\n\n" % (oid, who)
+    stored = extra.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
+    changeset = b"%s\nA <a@x>\n1 -3600 %s\n\nmessage\n" % (b"0" * 40, stored)
+    _put(RUST, "exact_commit", "changeset", changeset)
     _put(RUST, "pushed_tree", "three", tree)
     odd = b"160000 .hg\0%s100664 a\nb\0%s" % (blob, blob)
     _put(RUST, "pushed_tree", "odd", odd)

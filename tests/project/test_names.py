@@ -42,7 +42,7 @@ FOREIGN = {
     *("malloc", "memfd", "strace", "zstdmt"),
     *("isal_create_hufftables", "read_ahead_kb"),
     *("changegroup.getbundler", "maintenance.strategy", "uploadpack.blobPackfileUri"),
-    *("push.pushOption", "git.similarity"),
+    *("push.pushOption", "git.similarity", "git.commit", "git.tree"),
 }
 #: Words of docstrings that the package has in no code.
 FOREIGN_IN_DOCSTRINGS = {

@@ -114,7 +114,7 @@ def check(
         )
     if has_foreign_ids(repo):
         raise error.StateError(
-            _(b"git-cinnabar gives other commit ids than those that were adopted"),
+            _(b"git-cinnabar would give some changesets other commit ids"),
             hint=_(b"use a bundle of type '%s'") % GIT_V2,
         )
 

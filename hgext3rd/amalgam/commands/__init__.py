@@ -469,6 +469,9 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     ``path``. The reason ``ancestor`` means that the commit has no other: an ancestor
     does not survive. ``docs/survey.rst`` has a way out for each.
 
+    With ``amalgam.git.push-exact``, more commits survive. They are counted, too, and
+    how many of them need the extras ``git.commit`` and ``git.tree``.
+
     The contents of files are not read. Configuration, hooks, grafts and replacements
     of GITREPO are ignored.
 
@@ -478,6 +481,9 @@ def git_survey(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     :survivors: Integer. Commits that survive.
     :refused:   Integer. Commits that do not.
     :trees:     Integer. Different trees of the commits.
+    :exact_survivors: Integer. Survivors with ``amalgam.git.push-exact``.
+    :commit_extras:   Integer. Those of them that need the extra ``git.commit``.
+    :tree_extras:     Integer. Those of them that need the extra ``git.tree``.
     :findings:  List. With ``reason``, ``commits``, ``first`` and ``detail`` of each
                 reason that was found.
     :refusals:  List. With --commits, ``commit`` and ``reason`` of each commit that

@@ -336,6 +336,9 @@ def _show_measures(fm: Any, status: StoreStatus) -> None:
     if status.adopted:
         text = _(b"%s of another program, with the ids from there")
         _show_line(fm, _(b"adopted"), text % counted(status.adopted, b"commit"))
+    if status.is_exact:
+        text = _(b"extras name commits: git-cinnabar cannot use this repository")
+        _show_line(fm, _(b"exact"), text)
     refs = b"%d" % status.refs
     if status.refs and not done:
         refs = _(b"none of %d") % status.refs

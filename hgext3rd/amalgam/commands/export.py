@@ -18,7 +18,7 @@ from ..gitstore.estimate import Contents, Forecast, free_bytes
 from ..gitstore.export import export, exporter, maintenance, warnings
 from ..gitstore.export.metadatacommit import Covers
 from ..gitstore.git.refs import LONGEST_NAME, LONGEST_PART
-from ..gitstore.store import GitStore
+from ..gitstore.store import GitStore, has_foreign_ids
 from ..terminal import counted, cut, one_line
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             hint=_(b"export with '--dialect cinnabar' for git-cinnabar"),
         )
     adopted = _adopt(ui, store, opts)
-    if opts["metadata"] and store.adopted.exists():
+    if opts["metadata"] and has_foreign_ids(repo):
         raise error.StateError(
-            _(b"git-cinnabar gives other commit ids than those that were adopted"),
+            _(b"git-cinnabar would give some changesets other commit ids"),
             hint=_(b"git-cinnabar cannot use this repository"),
         )
     covers = Covers.ALL if opts["metadata"] else None
@@ -140,6 +140,8 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
                 _show_remarks(ui, fm, found)
         if did_something or ui.verbose:
             _status(ui, fm, _(b"git repository: %s") % report.path)
+            if config.keeps_metadata and store.docket().is_exact:
+                _status(ui, fm, _(b"git-cinnabar cannot use this repository"))
     maintenance.after_export(store)
     return 1 if is_nothing and left_out else 0
 

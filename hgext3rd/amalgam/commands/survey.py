@@ -22,7 +22,8 @@ def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     """Answer ``git::survey``."""
     config = GitConfig.from_ui(ui)
     start = time.monotonic()
-    found = survey.run(ui, Git(config.program), gitrepo, revs, config.dialect)
+    git = Git(config.program)
+    found, exact = survey.run(ui, git, gitrepo, revs, config.dialect)
     seconds = time.monotonic() - start
     ui.log(
         b"amalgam",
@@ -32,18 +33,21 @@ def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-survey", byte_opts) as fm:
         fm.startitem()
-        _show(fm, found, lists_commits=opts["commits"])
+        _show(fm, found, exact, lists_commits=opts["commits"])
         fm.data(path=gitrepo, seconds=round(seconds, 3))
     return 1 if found.findings else 0
 
 
-def _show(fm: Any, found: Survey, *, lists_commits: bool) -> None:
+def _show(fm: Any, found: Survey, exact: Survey, *, lists_commits: bool) -> None:
     refused = found.commits - found.survivors
     fm.data(
         commits=found.commits,
         survivors=found.survivors,
         refused=refused,
         trees=found.trees,
+        exact_survivors=exact.survivors,
+        commit_extras=exact.commit_extras,
+        tree_extras=exact.tree_extras,
     )
     fm.plain(
         one_line(
@@ -51,6 +55,10 @@ def _show(fm: Any, found: Survey, *, lists_commits: bool) -> None:
             % (found.survivors, counted(found.commits, b"commit"))
         )
     )
+    if found.refused:
+        line = _(b"%d with amalgam.git.push-exact: %d need git.commit, %d git.tree")
+        counts = (exact.survivors, exact.commit_extras, exact.tree_extras)
+        fm.plain(one_line(line % counts))
     with fm.nested(b"findings", tmpl=b"{reason} {commits}\n") as nested:
         for finding in found.findings:
             nested.startitem()

@@ -63,6 +63,8 @@ class Layer(Record):
     """The pack with exactly the objects that git clients need; empty if none has."""
     metadata_segments: tuple[str, ...] = ()
     """Segments of the metadata's map, for git-cinnabar only."""
+    exact: bool = False
+    """Whether extras of changesets name commits that git-cinnabar would not make."""
     seen: tuple[Checkpoint, ...] = ()
     """Checkpoints of the selection at the last complete export, ascending; empty after
     an incomplete one."""
@@ -74,7 +76,8 @@ class Layer(Record):
             for name in ("segments", "packs", "metadata_segments")
         }
         is_there = (self.complete in names) is keep
-        return Layer(complete=self.complete if is_there else "", **own)
+        complete = self.complete if is_there else ""
+        return Layer(complete=complete, exact=self.exact, **own)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -90,6 +93,7 @@ class Layer(Record):
             packs=self.packs + above.packs,
             complete=self.complete or above.complete,
             metadata_segments=self.metadata_segments + above.metadata_segments,
+            exact=self.exact or above.exact,
         )
 
 
@@ -129,6 +133,16 @@ class Docket(Record):
     """``AdoptedFile.mark`` of the commits that its ids begin with, or empty."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether extras of changesets name commits."""
+        return self.base.exact or self.drafts.exact
+
+    @property
+    def has_foreign_ids(self) -> bool:
+        """Whether git-cinnabar would make other commits of some changesets."""
+        return bool(self.adopted) or self.is_exact
 
     @property
     def layers(self) -> tuple[Layer, Layer, Layer]:
@@ -231,6 +245,7 @@ _LAYER: Fields = {
     "packs": texts(b"pack", PACK, many=True),
     "complete": texts(b"complete", PACK, ""),
     "metadata_segments": texts(b"metadata-segment", _SEGMENT, many=True),
+    "exact": flags(b"exact"),
     "seen": checkpoint.field(many=True),
 }
 _DOCKET: Fields = {

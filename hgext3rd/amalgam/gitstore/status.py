@@ -83,6 +83,8 @@ class StoreStatus:
     map_bytes: int = 0
     adopted: int = 0
     """Changesets whose commits another program has made."""
+    is_exact: bool = False
+    """Whether extras of changesets name commits, so that no metadata is advertised."""
     exists: bool = False
     exporter: bytes = b"off"
     """Whether changes are exported in the background: ``off``, ``idle``, ``working``,
@@ -231,6 +233,7 @@ class StoreStatus:
         )
         # added packs are copied, too
         self.peak_bytes = self.pack_bytes + room + 2 * self.growth_bytes
+        self.is_exact = docket.is_exact
         self.segments = len(docket.segments)
         self.map_bytes = _size(store.maps.directory, map(os.fsencode, docket.segments))
         try:
@@ -240,7 +243,7 @@ class StoreStatus:
         self.pairs = {table: oidmap.count(table) for table in Table}
         oidmap.close()
         covered = docket.metadata_commit.covered
-        if store.config.keeps_metadata and not docket.adopted:
+        if store.config.keeps_metadata and not docket.has_foreign_ids:
             self.metadata_behind = max(0, self.pairs[Table.CHANGESETS] - covered)
 
     def _judge(

@@ -217,5 +217,6 @@ class GitStore:
 
 
 def has_foreign_ids(repo: RepoT) -> bool:
-    """Return whether adopted commits have other ids than git-cinnabar's."""
-    return GitStore(repo, GitConfig.from_ui(repo.ui, METADATA_DIALECT)).adopted.exists()
+    """Return whether exported commits have other ids than git-cinnabar's."""
+    store = GitStore(repo, GitConfig.from_ui(repo.ui, METADATA_DIALECT))
+    return store.adopted.exists() or store.docket().has_foreign_ids

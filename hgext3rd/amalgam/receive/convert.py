@@ -127,6 +127,8 @@ class RejectReason(Record):
     """The property of such a commit, for people."""
     remedy: bytes
     """The next thing to type; ``START`` stands for the upstream of git rebase."""
+    is_lossy: bool = False
+    """Whether ``amalgam.git.push-exact`` accepts all such commits."""
 
 
 _AGAIN = _(b"make the commits again: git rebase -f -r START")
@@ -148,15 +150,25 @@ REASONS = {
         b"signature",
         _(b"the commit is signed"),
         _(b"drop signatures: git rebase -f -r --no-gpg-sign START"),
+        is_lossy=True,
     ),
-    3: RejectReason(b"encoding", _(b"the message has an encoding header"), _AGAIN),
+    3: RejectReason(
+        b"encoding",
+        _(b"the message has an encoding header"),
+        _AGAIN,
+        is_lossy=True,
+    ),
     4: RejectReason(
-        b"header", _(b"the commit has another header that would be lost"), _AGAIN
+        b"header",
+        _(b"the commit has another header that would be lost"),
+        _AGAIN,
+        is_lossy=True,
     ),
     5: RejectReason(
         b"octopus",
         _(b"the commit has more than two parents"),
         _(b"merge them one after the other"),
+        is_lossy=True,
     ),
     6: RejectReason(
         b"date",
@@ -172,16 +184,26 @@ REASONS = {
         b"backslash",
         _(b"the committer contains a backslash"),
         _(b"remove it from user.name, and git rebase -f -r START"),
+        is_lossy=True,
     ),
     9: RejectReason(
         b"submodule",
         _(b"the tree has a submodule"),
         _(b"git rebase -i -r START, and there git rm it; or add its files instead"),
+        is_lossy=True,
     ),
     10: RejectReason(
-        b"mode", _(b"a file has a mode that Mercurial cannot store"), _AGAIN
+        b"mode",
+        _(b"a file has a mode that Mercurial cannot store"),
+        _AGAIN,
+        is_lossy=True,
     ),
-    11: RejectReason(b"empty-directory", _(b"the tree has an empty directory"), _AGAIN),
+    11: RejectReason(
+        b"empty-directory",
+        _(b"the tree has an empty directory"),
+        _AGAIN,
+        is_lossy=True,
+    ),
     12: RejectReason(
         b"malformed-tree",
         _(b"git itself refuses the tree"),
@@ -233,6 +255,7 @@ class _Settings(Record):
     most_file_bytes: int
     branch: bytes
     round_trip: bool
+    is_exact: bool
 
 
 class Refusal(Record):
@@ -270,6 +293,7 @@ def convert(
     most_file_bytes: int = _MOST_BYTES,
     branch: bytes = b"",
     round_trip: bool = True,
+    is_exact: bool = False,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
@@ -278,7 +302,8 @@ def convert(
     if nothing is new or any commit is refused, nothing is written. ``branch``: the
     Mercurial branch of all new commits, as its extra is stored; without one, each is on
     the branch of its first parent. With ``round_trip``, commits that do not come back
-    from their changesets are refused.
+    from their changesets are refused. ``is_exact``: extras of the changesets keep the
+    parts that these cannot express otherwise (docs/formats/exact.rst).
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
@@ -297,7 +322,8 @@ def convert(
     try:
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
-                *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip)
+                *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
+                is_exact,
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -378,6 +404,7 @@ class _Run:
                 "most_file_bytes": settings.most_file_bytes,
                 "branch": settings.branch or None,
                 "round_trip": settings.round_trip,
+                "is_exact": settings.is_exact,
             }
             try:
                 operation = Operation(self._ui, _PHASES, self._git.kill)
@@ -449,11 +476,12 @@ class PushLimits(Record):
             )
 
     def explained(
-        self, refused: Sequence[Refusal], start: bytes
+        self, refused: Sequence[Refusal], start: bytes, *, is_exact: bool
     ) -> tuple[list[bytes], PushRefusedError]:
         """Return lines about commits that are refused, and the refusal of a ref.
 
         ``start``: the upstream of a rebase that makes the first of them again.
+        ``is_exact``: the value of ``amalgam.git.push-exact``.
         """
         lines = []
         for it in refused[:_MOST_NAMED]:
@@ -463,6 +491,8 @@ class PushLimits(Record):
         first = refused[0]
         short, text = first.oid[:_SHORT], self._text(first)
         remedy = first.reason.remedy.replace(b"START", start)
+        if first.reason.is_lossy and not is_exact:
+            remedy += _(b"; or ask the operator for amalgam.git.push-exact = yes")
         if len(refused) == 1:
             refusal = PushRefusedError(
                 _(b"commit %s cannot be pushed: %s; %s") % (short, text, remedy)

@@ -393,6 +393,7 @@ class PushRun:
             memory_bytes=push.store.config.memory_bytes,
             most_file_bytes=push.limits.file_bytes,
             branch=options.stored_branch,
+            is_exact=self._config.is_exact,
         )
         if found.refused:
             raise CommitsRefusedError(found.refused)
@@ -445,7 +446,8 @@ class PushRun:
     def _explained(self, refused: Sequence[Refusal], graph: PushGraph) -> bytes:
         """Describe refused commits to the pusher; return the sentence for a ref."""
         start = self._upstream(refused[0].oid, graph)
-        lines, refusal = self._push.limits.explained(refused, start)
+        is_exact = self._config.is_exact
+        lines, refusal = self._push.limits.explained(refused, start, is_exact=is_exact)
         self._said += [line for line in lines if line not in self._said]
         return refusal.sentence
 

@@ -64,6 +64,10 @@ class Survey(Record):
     """One for each reason found, in the order of the reasons."""
     refused: tuple[tuple[bytes, RejectReason], ...]
     """Commits that cannot be pushed, oids in hex, parents before children."""
+    commit_extras: int
+    """Other commits that need the extra ``git.commit``."""
+    tree_extras: int
+    """Other commits that need the extra ``git.tree``."""
 
     @property
     def survivors(self) -> int:
@@ -72,13 +76,18 @@ class Survey(Record):
 
 
 def run(
-    ui: UiT, git: Git, name: bytes, revs: Sequence[bytes], dialect: bytes
-) -> Survey:
+    ui: UiT,
+    git: Git,
+    name: bytes,
+    revs: Sequence[bytes],
+    dialect: bytes,
+) -> tuple[Survey, Survey]:
     """Survey ``revs`` and their ancestors in the git repository ``name``.
 
-    ``git`` is the program, ``name`` the user's name for the repository. Without
-    ``revs``: all branches, tags and remote-tracking branches. ``InputError`` for an
-    unknown repository or revision, or if an object is missing.
+    Returns two surveys: without and with ``amalgam.git.push-exact``. ``git`` is the
+    program, ``name`` the user's name for the repository. Without ``revs``: all
+    branches, tags and remote-tracking branches. ``InputError`` for an unknown
+    repository or revision, or if an object is missing.
     """
     for rev in revs:
         _check_rev(rev)
@@ -101,8 +110,16 @@ def run(
             if not revs and refs.is_detached:
                 asked = [b"HEAD"]
         with GitProcesses(mirror.git) as processes:
-            return _survey(
+            found = _survey(
                 ui, processes, mirror.name, asked, dialect, everything=not revs
+            )
+        if not found.refused:
+            return found, found
+        with GitProcesses(mirror.git) as processes:
+            return found, _survey(
+                *(ui, processes, mirror.name, asked, dialect),
+                everything=not revs,
+                is_exact=True,
             )
 
 
@@ -122,6 +139,7 @@ def _survey(
     dialect: bytes,
     *,
     everything: bool,
+    is_exact: bool = False,
 ) -> Survey:
     """Start git, and let the core read its output."""
     asked = git.temporary_file()
@@ -138,6 +156,7 @@ def _survey(
     assert trees.stdout is not None
     fields = {
         "dialect": dialect,
+        "is_exact": is_exact,
         "commits": commits.fileno(),
         "requests": trees.stdin.fileno(),
         "answers": trees.stdout.fileno(),
@@ -189,4 +208,6 @@ def _answer(found: dict[str, Any]) -> Survey:
             (hex_node(oid), REASONS[reason])
             for oid, reason in zip(refused, found["reasons"], strict=True)
         ),
+        commit_extras=found["commit_extras"],
+        tree_extras=found["tree_extras"],
     )

@@ -11,6 +11,7 @@ mod linediff;
 mod note;
 
 use gitpack::Oid;
+use revlog::Changeset;
 
 use self::duplicates::Duplicates;
 pub use self::note::note;
@@ -53,7 +54,14 @@ impl Dialect for Cinnabar {
         judge::judge(content)
     }
 
+    fn stands_for(changeset: &Changeset<'_>, content: &[u8]) -> bool {
+        judge::stands_for(changeset, content)
+    }
+
     fn changeset(content: &[u8], made: &ChangesetInput<'_>) -> Option<Vec<u8>> {
-        judge::CommitParts::of(content)?.changeset(made)
+        match made.exact {
+            Some(exact) => judge::exact_changeset(content, made, exact),
+            None => judge::CommitParts::of(content)?.changeset(made),
+        }
     }
 }

@@ -5,8 +5,10 @@
 //! and write, and are generic over the dialect. [`cinnabar`] is git-cinnabar's, [`hggit`] hg-git's.
 
 pub mod cinnabar;
+pub mod exact;
 pub mod hggit;
 mod imported;
+pub mod names;
 mod reason;
 
 use gitpack::Oid;
@@ -88,7 +90,15 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// Verdict on a commit object.
     fn judge(content: &[u8]) -> JudgedCommit<'_>;
 
-    /// Text of the changeset of a commit that [`Self::judge`] accepts; `None` for other contents.
+    /// Returns whether a changeset may stand for a commit that its extra [`exact::COMMIT`] names:
+    /// the changeset of that commit has the same user, date and description.
+    #[must_use]
+    fn stands_for(_changeset: &Changeset<'_>, _content: &[u8]) -> bool {
+        false
+    }
+
+    /// Text of the changeset of a commit that [`Self::judge`] accepts, or [`exact::judge`] if
+    /// `made` says so; `None` for other contents.
     fn changeset(content: &[u8], made: &ChangesetInput<'_>) -> Option<Vec<u8>>;
 }
 
@@ -218,6 +228,23 @@ pub struct ChangesetInput<'a> {
     pub branch: Option<&'a [u8]>,
     /// Changed files, sorted.
     pub files: &'a [&'a [u8]],
+    /// The commit, if [`exact`]'s extras keep the parts that the changeset cannot express.
+    pub exact: Option<ExactCommit<'a>>,
+}
+
+/// A commit whose changeset may have the extras of [`exact`].
+#[derive(Clone, Copy, Debug)]
+pub struct ExactCommit<'a> {
+    /// Id of the commit.
+    pub oid: Oid,
+    /// Its tree.
+    pub tree: Oid,
+    /// Its parents.
+    pub parents: &'a [Oid],
+    /// Stored value of its extra [`exact::TREE`], if it needs one.
+    pub tree_value: Option<&'a [u8]>,
+    /// Part in a merge of more than two parents.
+    pub octopus: Option<exact::Octopus>,
 }
 
 /// Verdict on a commit object, with its tree and parents.

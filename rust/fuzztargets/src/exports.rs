@@ -4,7 +4,7 @@ use std::fs;
 
 use dialect::Cinnabar;
 use gitpack::Readers;
-use hg2git::{MetadataFiles, Request, Selection};
+use hg2git::{EarlierTrees, MetadataFiles, Request, Selection};
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 
@@ -53,6 +53,7 @@ pub(crate) fn export(input: &[u8]) {
         memory_bytes: 4 << 20,
         level: 1,
         adopted: None,
+        earlier: EarlierTrees::OfManifests,
     };
     if let Err(problem) = hg2git::export::<Cinnabar>(&request, &mut |_, _, _| false) {
         assert!(problem.to_string().len() <= 10_000, "a message is read by people");

@@ -41,7 +41,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: first the targets of single records, then the targets of whole files.
-pub const TARGETS: [Target; 21] = [
+pub const TARGETS: [Target; 22] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -54,6 +54,7 @@ pub const TARGETS: [Target; 21] = [
     record("git_tree", records::git_tree),
     record("message", records::message),
     record("pushed_commit", pushes::commit),
+    record("exact_commit", pushes::exact_commit),
     record("pushed_tree", pushes::tree),
     file("revlog", revlogs::revlog),
     file("nodemap", maps::nodemap),

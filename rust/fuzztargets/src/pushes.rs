@@ -2,9 +2,11 @@
 
 use std::io;
 
-use dialect::{Cinnabar, Dialect, Reason};
+use dialect::{ChangesetInput, Cinnabar, Dialect, ExactCommit, JudgedCommit, Reason, exact};
 use git2hg::judge::tree;
 use git2hg::survey;
+use gitpack::Oid;
+use revlog::{Changeset, Node};
 
 use crate::scratch::cut;
 
@@ -17,11 +19,29 @@ pub(crate) fn commit(input: &[u8]) {
     }
 }
 
+/// A changeset with extras, and a commit object that comes back by its extra.
+pub(crate) fn exact_commit(input: &[u8]) {
+    let (oid, tree) = (Oid::EMPTY_TREE, Oid::EMPTY_TREE);
+    if let Ok(changeset) = Changeset::parse(input) {
+        let _ = exact::commit(&changeset, (tree, &[]), |_, _| true, |_| oid);
+    }
+    let JudgedCommit { tree: Some(tree), parents, refused: None } = exact::judge(input) else {
+        return;
+    };
+    let exact = Some(ExactCommit { oid, tree, parents: &parents, tree_value: None, octopus: None });
+    let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[], exact };
+    let text = Cinnabar::changeset(input, &made).expect("is accepted");
+    let changeset = Changeset::parse(&text).expect("is made here");
+    let back = exact::commit(&changeset, (tree, &parents), Cinnabar::stands_for, |_| oid);
+    assert_eq!(back.is_some(), exact::has_commit(&changeset));
+    assert!(back.is_none_or(|(_, content)| content == input));
+}
+
 /// A tree object. Each finding names one of its entries.
 pub(crate) fn tree(input: &[u8]) {
-    let judged = tree::judge(input);
+    let judged = tree::judge(input, false);
     for reason in Reason::ALL {
-        let culprit = tree::culprit(input, reason, false);
+        let culprit = tree::culprit(input, reason, false, false);
         assert_eq!(judged.reasons.has(reason), culprit.is_some());
     }
     assert!(judged.directories.iter().all(|(name, _)| !name.contains(&0)));
@@ -30,7 +50,9 @@ pub(crate) fn tree(input: &[u8]) {
 /// The output of two `git cat-file`: commits, and trees for any request.
 pub(crate) fn history(input: &[u8]) {
     let (commits, trees) = cut(input);
-    let Ok(found) = survey::<Cinnabar>(commits, io::sink(), trees, &|_| false) else { return };
+    let Ok(found) = survey::<Cinnabar>(false, commits, io::sink(), trees, &|_| false) else {
+        return;
+    };
     let refused: u64 = found.findings().iter().map(|finding| finding.commits).sum();
     assert_eq!(found.refused().count() as u64, refused);
     assert!(refused <= found.commits());

@@ -40,6 +40,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         branch: None,
         round_trip: true,
         import: ImportSettings::default(),
+        is_exact: false,
     };
     round_trip(&request, &planted.open(), &nodes)
 }

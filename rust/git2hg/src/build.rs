@@ -21,7 +21,9 @@ use std::io::{BufWriter, Read, Write};
 use std::sync::Arc;
 
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
-use dialect::{ChangesetInput, CopyRule};
+use dialect::exact::Octopus;
+use dialect::exact::tree::{TreeValue, edits_between};
+use dialect::{ChangesetInput, CopyRule, ExactCommit};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::hex::hex;
@@ -79,6 +81,9 @@ impl<'a> TextsOfCommit<'a> {
 
 /// Part of the memory for file revisions and for manifests, each.
 const PART_OF_MEMORY: usize = 4;
+
+/// Place of a commit's id for a changeset that no pushed commit has.
+pub(crate) const LINK: Oid = Oid::from_bytes([0; 20]);
 
 /// Commits and their changesets, parents first.
 pub(crate) type ChangesetPairs = Vec<(Oid, Node)>;
@@ -236,26 +241,58 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         }
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
-        let tree = commit.tree_or_empty();
-        let made = match self.apply(tree, &parents, changes)? {
-            Applied::TooLong(path) => return Ok(Some(path)),
-            Applied::Made(made) => made,
-        };
         let inherited = || parents.first().and_then(|parent| parent.branch.clone());
         let branch = self.branch.clone().or_else(inherited);
+        let CommitChanges::Chain(steps) = changes else {
+            return Ok(self.step(commit, (&parents, branch), changes, None)?.err());
+        };
+        let mut merged: Option<Converted> = None;
+        for (number, changes) in steps.iter().enumerate() {
+            let at = steps.len() - 1 - number;
+            let second = merged.take().or_else(|| parents.get(at + 1).cloned());
+            let pair: Vec<Converted> = parents.get(at).cloned().into_iter().chain(second).collect();
+            let part = if at == 0 { Octopus::Done } else { Octopus::Link };
+            match self.step(commit, (&pair, branch.clone()), changes, Some(part))? {
+                Ok(made) => merged = Some(made),
+                Err(path) => return Ok(Some(path)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a changeset, or returns the path of a file that is too long.
+    fn step(
+        &mut self,
+        commit: &WindowCommit,
+        (parents, branch): (&[Converted], Option<Arc<[u8]>>),
+        changes: &CommitChanges,
+        octopus: Option<Octopus>,
+    ) -> Result<std::result::Result<Converted, Box<[u8]>>> {
+        let tree = commit.tree_or_empty();
+        let made = match self.apply(tree, parents, changes)? {
+            Applied::TooLong(path) => return Ok(Err(path)),
+            Applied::Made(made) => made,
+        };
         let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
         let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
         let pair = [node_of(0), node_of(1)];
         let manifest = self.manifests.node(made.manifest);
-        let made_of = ChangesetInput { manifest, branch: branch.as_deref(), files: &files };
+        let tree_value = self.tree_value(commit.oid, parents.first(), tree)?;
+        let (oid, tree_value) = (commit.oid, tree_value.as_deref());
+        let exact = ExactCommit { oid, tree, parents: &commit.parents, tree_value, octopus };
+        let exact = self.rules.is_exact.then_some(exact);
+        let made_of = ChangesetInput { manifest, branch: branch.as_deref(), files: &files, exact };
         let text = (self.rules.changeset)(&commit.content, &made_of)
             .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
         let node = node::node_of(pair[0], pair[1], &text);
         self.push_changeset(node, pair, &text)?;
-        self.made.push((commit.oid, node));
+        let is_link = octopus == Some(Octopus::Link);
+        self.made.push((if is_link { LINK } else { commit.oid }, node));
         let converted = Converted { node, tree, manifest: made.manifest, branch, imported: None };
-        self.known.insert(commit.oid, converted);
-        Ok(None)
+        if !is_link {
+            self.known.insert(commit.oid, converted.clone());
+        }
+        Ok(Ok(converted))
     }
 
     /// Adds the chunk of a changeset.
@@ -268,6 +305,25 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.changesets.push(&bytes)?;
         self.written.push(node);
         Ok(())
+    }
+
+    /// Stored value of the extra with entries of the tree that manifests do not have, if any.
+    fn tree_value(
+        &self,
+        oid: Oid,
+        parent: Option<&Converted>,
+        root: Oid,
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.rules.is_exact {
+            return Ok(None);
+        }
+        let mut read = |oid| Ok::<_, Error>(self.trees.get(oid)?.content.clone());
+        let edits = edits_between(parent.map(|parent| parent.tree), Some(root), &mut read)?;
+        if edits.is_empty() {
+            return Ok(None);
+        }
+        let stored = TreeValue { root, edits }.stored();
+        stored.map(Some).ok_or(Error::TooManyFiles(oid))
     }
 
     /// Writes the changegroup, and returns the changesets.
@@ -329,24 +385,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                     new: path.new,
                 };
                 let changes = paths.iter().map(change).filter(|change| change.old != change.new);
-                self.apply_linear(tree, Some(one), &changes.collect::<Vec<_>>())
+                self.apply_linear(Some(one), &changes.collect::<Vec<_>>())
             }
             ([one, two], CommitChanges::Two(paths)) => self.apply_merge(tree, [one, two], paths),
-            (parents, CommitChanges::One(changes)) => {
-                self.apply_linear(tree, parents.first(), changes)
-            }
+            (parents, CommitChanges::One(changes)) => self.apply_linear(parents.first(), changes),
             _ => Err(Error::Wrong("a commit has lost its parents".to_owned())),
         }
     }
 
-    fn apply_linear(
-        &mut self,
-        tree: Oid,
-        parent: Option<&Converted>,
-        changes: &[Change],
-    ) -> Result<Applied> {
+    fn apply_linear(&mut self, parent: Option<&Converted>, changes: &[Change]) -> Result<Applied> {
         let before = parent.map(|parent| parent.manifest);
-        if let Some(parent) = parent.filter(|parent| parent.tree == tree) {
+        // without changes, only entries that a manifest does not have differ
+        if let Some(parent) = parent.filter(|_| changes.is_empty()) {
             let made = MadeManifest { manifest: parent.manifest, files: Vec::new() };
             return Ok(Applied::Made(made));
         }

@@ -18,7 +18,7 @@ use parallel::Budget;
 use parallel::ordered::{self, Width};
 use revlog::RevlogKind;
 
-use crate::build::ChangesetBuilder;
+use crate::build::{ChangesetBuilder, LINK};
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::judge::reasons::MOST_DETAIL;
@@ -43,10 +43,10 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
-    let rules = CommitRules::of::<D>();
+    let rules = CommitRules::of::<D>(request.is_exact);
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
-    let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth);
+    let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth).exact(request.is_exact);
     if rules.import.is_some() {
         trees = trees.lenient();
     }
@@ -98,7 +98,10 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let fault =
         verify::<D>((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
     Ok(match fault {
-        None => Conversion { changesets, refused: Vec::new() },
+        None => {
+            let changesets = changesets.into_iter().filter(|(oid, _)| *oid != LINK).collect();
+            Conversion { changesets, refused: Vec::new() }
+        }
         Some(Fault { oid, message }) => {
             let first = changesets.first().map_or(Oid::EMPTY_TREE, |(oid, _)| *oid);
             let (oid, reason) = (oid.unwrap_or(first), Reason::Differs);

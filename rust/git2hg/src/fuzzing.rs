@@ -30,7 +30,7 @@ pub fn round_trip(request: &ConversionRequest<'_>, group: &File, nodes: &[Node])
     };
     let unknown = |number: u8| Oid::from_bytes([number; 20]);
     let mut expected: Vec<(Oid, Node)> =
-        (0..MOST_COMMITS).map(unknown).zip(nodes.iter().copied()).collect();
+        (1..=MOST_COMMITS).map(unknown).zip(nodes.iter().copied()).collect();
     let mut known = 0;
     loop {
         let trees = GitTrees::new(io::sink(), io::empty(), TREE_BYTES);

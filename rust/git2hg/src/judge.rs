@@ -1,11 +1,10 @@
 //! Judgement of a history: for each commit the first reason why it cannot be pushed.
 //!
-//! The dialect judges commit objects. `tree` and `names` have the rules for one tree, with its
+//! The dialect judges commit objects. `tree` has the rules for one tree, with its
 //! reasons as a set (`reasons`); `trees` reads each tree of a history once. A survey judges all
 //! commits, a conversion those from the first refused one on. A child of a refused commit is
 //! refused, too: its parent would have another id.
 
-pub(crate) mod names;
 pub(crate) mod reasons;
 pub mod tree;
 mod trees;
@@ -19,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::judge::reasons::MOST_DETAIL;
 use crate::judge::trees::Trees;
 use crate::read::trees::GitTrees;
+use dialect::exact::tree::edits_between;
 use dialect::{JudgedCommit, MOST_PARENTS, Reason};
 
 /// Commits to be judged, parents before children.
@@ -36,6 +36,8 @@ struct HistoryCommit {
     oid: Oid,
     tree: Option<Oid>,
     parents: [Parent; MOST_PARENTS],
+    /// Parents after these.
+    others: Vec<Parent>,
     /// Reason of the commit object itself.
     own: Option<Reason>,
 }
@@ -66,8 +68,9 @@ impl Judge {
     ) -> Result<()> {
         let number = u32::try_from(self.commits.len()).map_err(|_| Error::TooMany)?;
         let mut parents = [Parent::Accepted; MOST_PARENTS];
+        let mut others = vec![Parent::Accepted; judged.parents.len().saturating_sub(MOST_PARENTS)];
         let mut unknown = None;
-        for (parent, oid) in parents.iter_mut().zip(&judged.parents) {
+        for (parent, oid) in parents.iter_mut().chain(&mut others).zip(&judged.parents) {
             if let Some(number) = self.numbers.get(oid) {
                 *parent = Parent::New(*number);
             } else if !is_known(oid) {
@@ -84,7 +87,7 @@ impl Judge {
         }
         let own = judged.refused.map(|(reason, _)| reason);
         self.numbers.insert(oid, number);
-        self.commits.push(HistoryCommit { oid, tree: judged.tree, parents, own });
+        self.commits.push(HistoryCommit { oid, tree: judged.tree, parents, others, own });
         Ok(())
     }
 
@@ -102,7 +105,7 @@ impl Judge {
         mut tick: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<Verdicts> {
         let Self { commits, details, .. } = self;
-        let mut trees = Trees::default();
+        let mut trees = Trees::new(git.is_exact());
         for tree in commits.iter().filter_map(|commit| commit.tree) {
             trees.add(tree)?;
         }
@@ -118,7 +121,14 @@ impl Judge {
                 Parent::Unknown => true,
             };
             let of_tree = || commit.tree.and_then(|tree| trees.reason_of_root(&tree));
-            let of_parents = || commit.parents.iter().any(is_refused).then_some(Reason::Ancestor);
+            let of_parents = || {
+                commit
+                    .parents
+                    .iter()
+                    .chain(&commit.others)
+                    .any(is_refused)
+                    .then_some(Reason::Ancestor)
+            };
             let reason = commit.own.or_else(of_tree).or_else(of_parents);
             reasons.push(reason);
         }
@@ -150,6 +160,28 @@ impl Verdicts {
     pub fn refused(&self) -> impl Iterator<Item = (u32, Oid, Reason)> + '_ {
         let verdicts = (0..).zip(&self.commits).zip(&self.reasons);
         verdicts.filter_map(|((number, commit), reason)| Some((number, commit.oid, (*reason)?)))
+    }
+
+    /// Number of accepted commits whose changesets need an extra for their trees.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`GitTrees::get`].
+    pub fn tree_extras(&self, git: &GitTrees<impl Write, impl Read>) -> Result<u64> {
+        let mut count = 0;
+        for (commit, reason) in self.commits.iter().zip(&self.reasons) {
+            let before = match commit.parents[0] {
+                Parent::New(number) => self.commits[number as usize].tree,
+                Parent::Accepted | Parent::Unknown => None,
+            };
+            let trees = [before, commit.tree];
+            let has_extra = trees.iter().flatten().any(|tree| self.trees.has_extra(tree));
+            if reason.is_none() && has_extra {
+                let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.clone());
+                count += u64::from(!edits_between(before, commit.tree, &mut read)?.is_empty());
+            }
+        }
+        Ok(count)
     }
 
     /// Part of a refused commit that is the reason: a header, an author, a path. May be empty.

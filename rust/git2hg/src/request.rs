@@ -52,6 +52,8 @@ pub struct ConversionRequest<'a> {
     pub round_trip: bool,
     /// Settings that changesets of some dialects depend on.
     pub import: ImportSettings<'a>,
+    /// Whether extras keep the parts that changesets cannot express (`dialect::exact`).
+    pub is_exact: bool,
 }
 
 /// Refused commit.

@@ -1,11 +1,13 @@
 //! The half of a dialect that conversions to Mercurial need, as values.
 
-use dialect::{ChangesetInput, CopyRule, Dialect, ImportRules, JudgedCommit};
+use dialect::{ChangesetInput, CopyRule, Dialect, ImportRules, JudgedCommit, exact};
 use gitpack::Oid;
 
 /// Rules for commits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommitRules {
+    /// Whether extras keep the parts that changesets cannot express.
+    pub is_exact: bool,
     pub judge: fn(&[u8]) -> JudgedCommit<'_>,
     pub changeset: fn(&[u8], &ChangesetInput<'_>) -> Option<Vec<u8>>,
     pub copies: CopyRule,
@@ -14,9 +16,11 @@ pub(crate) struct CommitRules {
 }
 
 impl CommitRules {
-    /// Rules of a dialect.
-    pub fn of<D: Dialect>() -> Self {
-        Self { judge: D::judge, changeset: D::changeset, copies: D::COPIES, import: D::IMPORT }
+    /// Rules of a dialect, with extras or without.
+    pub fn of<D: Dialect>(is_exact: bool) -> Self {
+        let judge = if is_exact { exact::judge } else { D::judge };
+        let (changeset, copies, import) = (D::changeset, D::COPIES, D::IMPORT);
+        Self { is_exact, judge, changeset, copies, import }
     }
 
     /// Parents whose trees are compared with the child's tree.

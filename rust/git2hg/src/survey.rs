@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 
 use gitpack::Oid;
+use hashbrown::HashSet;
 
 use crate::error::{Error, Result};
 use crate::judge::reasons::TreeReasons;
@@ -12,6 +13,7 @@ use crate::judge::{Judge, Verdicts};
 use crate::read::answers::Answers;
 use crate::read::commits;
 use crate::read::trees::GitTrees;
+use crate::rules::CommitRules;
 use dialect::{Dialect, Reason};
 
 /// Objects between two progress reports.
@@ -45,6 +47,7 @@ pub struct SurveyProgress {
 pub struct Survey {
     verdicts: Verdicts,
     findings: Vec<Finding>,
+    extras: [u64; 2],
 }
 
 /// Commits refused for one reason.
@@ -74,6 +77,12 @@ impl Survey {
         self.verdicts.trees() as u64
     }
 
+    /// Numbers of accepted commits that need the extra for a commit, and for a tree.
+    #[must_use]
+    pub const fn extras(&self) -> [u64; 2] {
+        self.extras
+    }
+
     /// Findings, in the order of their reasons.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
@@ -86,7 +95,8 @@ impl Survey {
     }
 }
 
-/// Surveys a history, by the rules of a dialect.
+/// Surveys a history, by the rules of a dialect. `is_exact`: extras keep the parts that
+/// changesets cannot express.
 ///
 /// `commits` is the output of `git cat-file --batch`: the commits, parents before children.
 /// `requests` and `answers` are the pipes of a `git cat-file --batch-command --buffer` for trees.
@@ -96,6 +106,7 @@ impl Survey {
 ///
 /// [`Error::Missing`] if git lacks an object, [`Error::Cancelled`], and errors of the pipes.
 pub fn survey<D: Dialect>(
+    is_exact: bool,
     commits: impl Read,
     requests: impl Write,
     answers: impl Read,
@@ -109,10 +120,12 @@ pub fn survey<D: Dialect>(
             Ok(())
         }
     };
+    let rules = CommitRules::of::<D>(is_exact);
     let (mut judge, mut commits, mut count) = (Judge::default(), Answers::new(commits), 0);
     let mut seen = TreeReasons::default();
+    let mut kept: HashSet<Oid> = HashSet::new();
     while let Some((oid, content)) = commits::next(&mut commits)? {
-        let mut judged = D::judge(content);
+        let mut judged = (rules.judge)(content);
         if let Some((reason, detail)) = &mut judged.refused {
             // a finding shows the detail of its first commit only
             if seen.has(*reason) {
@@ -120,11 +133,14 @@ pub fn survey<D: Dialect>(
             }
             seen.add(*reason);
         }
+        if is_exact && judged.refused.is_none() && D::judge(content).refused.is_some() {
+            kept.insert(oid);
+        }
         judge.add(oid, &judged, |_| true)?;
         count += 1;
         told(SurveyStage::Commits, count, 0)?;
     }
-    let git = GitTrees::new(requests, answers, KEPT_BYTES);
+    let git = GitTrees::new(requests, answers, KEPT_BYTES).exact(is_exact);
     let tick = |done, total| told(SurveyStage::Trees, done, total);
     let verdicts = judge.verdicts(&git, usize::MAX, tick)?;
     let mut findings: Vec<Finding> = Vec::new();
@@ -138,5 +154,10 @@ pub fn survey<D: Dialect>(
         }
     }
     findings.sort_by_key(|finding| finding.reason);
-    Ok(Survey { verdicts, findings })
+    for (_, oid, _) in verdicts.refused() {
+        kept.remove(&oid);
+    }
+    let tree_extras = if is_exact { verdicts.tree_extras(&git)? } else { 0 };
+    let extras = [kept.len() as u64, tree_extras];
+    Ok(Survey { verdicts, findings, extras })
 }

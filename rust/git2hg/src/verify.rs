@@ -20,7 +20,10 @@ mod trees;
 use std::fs::File;
 use std::io::{Read, Write};
 
-use dialect::{ChangesetHistory, CommitInput, CopySource, Dialect, ParentCommit, Unreadable};
+use dialect::{
+    ChangesetHistory, CommitInput, CopySource, Dialect, ParentCommit, Unreadable,
+    exact::{self, Octopus, tree::TreeValue},
+};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
 use parallel::Budget;
@@ -33,7 +36,7 @@ pub(crate) use self::fault::Fault;
 use self::fault::{Problem, VerifyResult, fault};
 use self::hashes::{HashBatch, UnverifiedText};
 use self::trees::ManifestTrees;
-use crate::build::KnownParent;
+use crate::build::{KnownParent, LINK};
 use crate::error::{Error, Result};
 use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
@@ -102,24 +105,29 @@ impl<D: Dialect> RoundTrip<'_, D> {
         let mut roots = ManifestTrees::new(self.manifest, manifests, contents, self.known);
         let mut commits = CommitsByNode::new();
         let mut taken: HashSet<Oid> = HashSet::new();
-        for KnownParent { oid, node, manifest, .. } in self.known {
-            commits.insert(*node, (*oid, *manifest));
+        for KnownParent { oid, node, manifest, tree } in self.known {
+            commits.insert(
+                *node,
+                Shown { commit: *oid, manifest: *manifest, tree: *tree, linked: Vec::new() },
+            );
             taken.insert(*oid);
         }
         let mut hashes = HashBatch::new(quarter / 4);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
             let made = changesets.get(at)?;
             let known = (&commits, &mut roots);
-            let found = changeset(&mut self.dialect, *node, &made, known, trees);
+            let is_exact = self.request.is_exact;
+            let found = changeset(&mut self.dialect, (*node, is_exact), &made, known, trees);
             let mut is_full = hashes.add(*oid, made);
             if let Ok(Found { made: Some(manifest), .. }) = &found {
                 is_full |= hashes.add(*oid, manifest.clone());
             }
-            let done = found.and_then(|Found { oid: found, manifest, .. }| {
-                if found != *oid || !taken.insert(found) {
+            let done = found.and_then(|Found { shown, .. }| {
+                let found = shown.commit;
+                if *oid != LINK && (found != *oid || !taken.insert(found)) {
                     return Err(fault(format!("it is exported as {found}")));
                 }
-                if commits.insert(*node, (found, manifest)).is_some() {
+                if commits.insert(*node, shown).is_some() {
                     return Err(fault("its changeset is that of another commit"));
                 }
                 Ok(())
@@ -136,21 +144,27 @@ impl<D: Dialect> RoundTrip<'_, D> {
 }
 
 /// Commits and manifests of changesets, by their nodes.
-type CommitsByNode = HashMap<Node, (Oid, Node)>;
+type CommitsByNode = HashMap<Node, Shown>;
+
+/// Commit of a changeset, as its children need it.
+struct Shown {
+    commit: Oid,
+    manifest: Node,
+    tree: Oid,
+    /// Parents that a later merge has in its place.
+    linked: Vec<Oid>,
+}
 
 /// Commit of a changeset.
 struct Found {
-    /// Id of the commit.
-    oid: Oid,
-    /// Manifest of the changeset.
-    manifest: Node,
+    shown: Shown,
     /// The manifest, if its node is not verified yet.
     made: Option<UnverifiedText>,
 }
 
 fn changeset<D: Dialect>(
     dialect: &mut D,
-    node: Node,
+    (node, is_exact): (Node, bool),
     UnverifiedText { parents, text, .. }: &UnverifiedText,
     (commits, roots): (&CommitsByNode, &mut ManifestTrees<'_>),
     trees: &GitTrees<impl Write, impl Read>,
@@ -159,15 +173,24 @@ fn changeset<D: Dialect>(
     let there: Vec<Node> = parents.iter().copied().filter(|parent| *parent != Node::NULL).collect();
     let mut known_parents = Vec::with_capacity(2);
     let mut manifests = Vec::with_capacity(2);
+    let mut before = None;
+    let mut in_git: Vec<Oid> = Vec::with_capacity(2);
     for parent in &there {
         let known = commits.get(parent);
-        let (oid, manifest) =
+        let Shown { commit, manifest, tree, linked } =
             known.ok_or_else(|| fault(format!("parent {parent} is not known")))?;
-        known_parents.push(ParentCommit { node: *parent, commit: Some(*oid) });
+        known_parents.push(ParentCommit { node: *parent, commit: Some(*commit) });
         manifests.push(*manifest);
+        before.get_or_insert(*tree);
+        in_git.extend(if linked.is_empty() { std::slice::from_ref(commit) } else { linked });
     }
     let first = manifests.first().copied().unwrap_or(Node::NULL);
-    let root = roots.of(changeset.manifest, first, trees)?;
+    let root = if is_exact {
+        let value = TreeValue::of(&changeset);
+        roots.exact(changeset.manifest, (first, before), value.as_ref(), trees)?
+    } else {
+        roots.of(changeset.manifest, first, trees)?
+    };
     let is_merge = manifests.get(1).is_some_and(|second| *second != first);
     if let Some(changed) = root.changed.filter(|_| !is_merge) {
         let listed = changeset.files.split(|&byte| byte == b'\n').filter(|path| !path.is_empty());
@@ -175,15 +198,26 @@ fn changeset<D: Dialect>(
             return Err(fault("it lists other files than its manifest changes"));
         }
     }
-    let mut content = Vec::with_capacity(text.len() + 256);
-    let input =
-        CommitInput { node, changeset: &changeset, tree: root.tree, parents: &known_parents };
-    if !matches!(dialect.write_commit(&input, &NoHistory, &mut content), Ok(true)) {
-        return Err(fault("it has no commit"));
-    }
-    let head = object_header(ObjectKind::Commit, content.len() as u64);
-    let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
-    Ok(Found { oid, manifest: changeset.manifest, made: root.made })
+    let oid_of = |content: &[u8]| {
+        let head = object_header(ObjectKind::Commit, content.len() as u64);
+        Oid::from_bytes(digest_one(Message { head: &head, body: content }))
+    };
+    let named = exact::commit(&changeset, (root.tree, &in_git), D::stands_for, oid_of);
+    let oid = if let Some((oid, _)) = named {
+        oid
+    } else {
+        let mut content = Vec::with_capacity(text.len() + 256);
+        let input =
+            CommitInput { node, changeset: &changeset, tree: root.tree, parents: &known_parents };
+        if !matches!(dialect.write_commit(&input, &NoHistory, &mut content), Ok(true)) {
+            return Err(fault("it has no commit"));
+        }
+        oid_of(&content)
+    };
+    let is_link = Octopus::of(&changeset) == Some(Octopus::Link);
+    let linked = if is_link { in_git } else { Vec::new() };
+    let shown = Shown { commit: oid, manifest: changeset.manifest, tree: root.tree, linked };
+    Ok(Found { shown, made: root.made })
 }
 
 /// No history: a changegroup verifies dialects only whose commits come from their changesets.

@@ -6,6 +6,8 @@
 mod converting;
 mod reading;
 
+use std::sync::Arc;
+
 use dialect::Dialect;
 use gitpack::{Oid, SealedPack};
 use parallel::{MemoryPlan, join, trim};
@@ -17,7 +19,7 @@ use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
-use crate::objects::commits::ConvertedChangesets;
+use crate::objects::commits::{ConvertedChangesets, ExactSources};
 use crate::objects::history::{Sources, StoredStart};
 use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
@@ -28,7 +30,7 @@ use crate::read::limits;
 use crate::read::lookups::Lookup;
 use crate::read::manifests::{ManifestPlan, Manifests, Proving};
 use crate::read::treemanifests::Directories;
-use crate::request::{AdoptedFile, PublishedCommit, Report, Request};
+use crate::request::{AdoptedFile, EarlierTrees, PublishedCommit, Report, Request};
 
 /// Converts selected changesets that are not yet in the map, by the rules of a dialect.
 ///
@@ -134,7 +136,7 @@ impl Run<'_> {
         let Request { check_texts, memory_bytes, .. } = *request;
         let mut dialect = D::default();
         let metadata = if D::METADATA.is_some() { Metadata::open(self.context)? } else { None };
-        let nodes = self.read_changesets(revs, reporter)?;
+        let (nodes, has_extras) = self.read_changesets(revs, reporter)?;
         self.context.tidy(revs.len());
         let (plan, trees) = ManifestPlan::of(&nodes, manifest, map)?;
         drop(nodes);
@@ -189,6 +191,13 @@ impl Run<'_> {
             }),
             adopted: self.adopted,
             is_judging: request.adopted.as_ref().is_some_and(|file| file.is_judged),
+            exact_trees: (has_extras || request.earlier == EarlierTrees::Exact).then(|| {
+                ExactSources {
+                    packs: request.packs,
+                    has_earlier: request.earlier == EarlierTrees::Exact,
+                    budget: Arc::clone(&memory_plan.budget),
+                }
+            }),
         };
         let history = self.convert_history(
             dialect,
@@ -251,6 +260,7 @@ impl Run<'_> {
             pack_bytes,
             published,
             adopted: changesets.adopted,
+            exact: changesets.exact,
             foreign: changesets.foreign,
             ..Report::default()
         })

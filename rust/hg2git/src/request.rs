@@ -59,6 +59,17 @@ pub struct Request<'a> {
     pub level: u8,
     /// Adopted commits, or `None`.
     pub adopted: Option<AdoptedFile<'a>>,
+    /// Trees that earlier runs wrote.
+    pub earlier: EarlierTrees,
+}
+
+/// Trees of earlier runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlierTrees {
+    /// Those of manifests.
+    OfManifests,
+    /// Some have entries of extras (`dialect::exact`).
+    Exact,
 }
 
 /// The file of adopted commits.
@@ -102,6 +113,8 @@ pub struct Report {
     pub displaced: Vec<Displaced>,
     /// Number of changesets with adopted commits.
     pub adopted: u64,
+    /// Number of commits that extras of changesets name (`dialect::exact`).
+    pub exact: u64,
     /// The first changeset whose commit differs from the dialect's, if commits are judged.
     pub foreign: Option<Node>,
     /// The first adopted commit that does not fit its changeset, or `None`. If it is set, nothing

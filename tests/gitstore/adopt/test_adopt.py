@@ -119,7 +119,7 @@ def test_git_cinnabar_gets_nothing_with_other_ids(mirror: Mirror) -> None:
     assert (done.returncode, done.stderr.decode().splitlines()) == (
         20,
         [
-            "abort: git-cinnabar gives other commit ids than those that were adopted",
+            "abort: git-cinnabar would give some changesets other commit ids",
             "(use a bundle of type 'git-v2')",
         ],
     )

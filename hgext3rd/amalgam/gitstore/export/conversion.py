@@ -191,6 +191,7 @@ class ExportConversion(Record):
             commit=_commit(commit, done["changesets"]),
             displaced=_pairs(done["displaced"]),
             adopted=done["adopted"],
+            exact=done["exact"],
             foreign=done.get("foreign", b""),
         )
 
@@ -254,6 +255,7 @@ class ExportConversion(Record):
                 "memory_bytes": self.memory_bytes,
                 "level": _LEVEL,
                 "adopted": adopted,
+                "has_exact": base.exact or layer.exact,
             }
             return Operation(ui, _PHASES).job(name, fields, mapped_indexes(self.repo))
 
@@ -280,6 +282,8 @@ class Converted(Record):
     have its commit. If there are any, nothing was converted."""
     adopted: int = 0
     """Number of changesets with adopted commits."""
+    exact: int = 0
+    """Number of commits that extras of changesets name."""
     foreign: _Id = b""
     """The first changeset with a commit that differs from the dialect's, if adopted
     commits are compared; may be empty."""

@@ -558,6 +558,7 @@ class ExportRun:
             packs=(*layer.packs, *done.own_packs),
             complete=done.pack if is_first and done.aside_pack else layer.complete,
             metadata_segments=done.metadata_segments,
+            exact=layer.exact or bool(done.exact),
         )
 
     def _collisions(

@@ -429,9 +429,9 @@ class StoreWriter:
 def metadata_oid(docket: Docket) -> str:
     """Return the commit for git-cinnabar's metadata ref, in hex; nothing for none.
 
-    git-cinnabar itself would give other ids than those that were adopted.
+    No metadata is advertised if git-cinnabar itself would give other ids.
     """
-    return "" if docket.adopted else docket.metadata_commit.oid
+    return "" if docket.has_foreign_ids else docket.metadata_commit.oid
 
 
 def with_metadata(refs: Mapping[bytes, bytes], docket: Docket) -> dict[bytes, bytes]:

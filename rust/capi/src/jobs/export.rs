@@ -5,8 +5,8 @@ use std::path::Path;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
-    Access, AdoptedFile, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit, PublishedFiles,
-    PublishedMetadata, Request, Selection,
+    Access, AdoptedFile, EarlierTrees, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit,
+    PublishedFiles, PublishedMetadata, Request, Selection,
 };
 use parallel::Directory;
 use revlog::Node;
@@ -32,6 +32,7 @@ pub(super) fn export(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
         .with("objects", report.objects)
         .with("pack_bytes", report.pack_bytes)
         .with("adopted", report.adopted)
+        .with("exact", report.exact)
         .with("displaced", &displaced[..])
         .with_some("foreign", report.foreign.as_ref().map(Node::as_bytes))
         .with_some("unfit", report.unfit.as_ref().map(|unfit| unfit.node.as_bytes()))
@@ -112,6 +113,11 @@ fn with_request<R: Send>(
         memory_bytes: message.take("memory_bytes")?,
         level: message.take("level")?,
         adopted: adopted.as_ref().map(Adopted::file),
+        earlier: if message.take("has_exact")? {
+            EarlierTrees::Exact
+        } else {
+            EarlierTrees::OfManifests
+        },
     };
     for read in [message, owner, selection].into_iter().chain(metadata) {
         read.end()?;

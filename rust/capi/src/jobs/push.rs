@@ -55,6 +55,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         branch: message.take("branch")?,
         round_trip: message.take("round_trip")?,
         import,
+        is_exact: message.take("is_exact")?,
     };
     for read in [message, trees, blobs] {
         read.end()?;
@@ -113,6 +114,7 @@ pub(super) fn survey(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
 fn survey_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let commits = file(&mut message, "commits")?;
     let (requests, answers) = (file(&mut message, "requests")?, file(&mut message, "answers")?);
+    let is_exact = message.take("is_exact")?;
     message.end()?;
     let pipes: [&File; 3] = [&commits, &requests, &answers];
     let found = call.supervise(|progress| {
@@ -120,7 +122,7 @@ fn survey_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>
         let watch = |SurveyProgress { stage, done, total }: SurveyProgress| {
             progress.set(stage as u32, done, total)
         };
-        git2hg::survey::<D>(commits, requests, answers, &watch).map_err(Failure::from)
+        git2hg::survey::<D>(is_exact, commits, requests, answers, &watch).map_err(Failure::from)
     })?;
     let (mut refused, mut reasons) = (Vec::new(), Vec::new());
     for (oid, reason) in found.refused() {
@@ -131,6 +133,8 @@ fn survey_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>
     let answer = Fields::default()
         .with("commits", found.commits())
         .with("trees", found.trees())
+        .with("commit_extras", found.extras()[0])
+        .with("tree_extras", found.extras()[1])
         .with("findings", findings)
         .with("refused", &refused[..])
         .with("reasons", &reasons[..]);
@@ -194,7 +198,8 @@ mod tests {
         let fields = files
             .iter()
             .fold(Fields::default(), |fields, (field, file)| fields.with(field, descriptor(file)))
-            .with("dialect", "cinnabar");
+            .with("dialect", "cinnabar")
+            .with("is_exact", 0_u32);
         survey(fields, &Call::of_test())
     }
 
@@ -216,6 +221,8 @@ mod tests {
         let expected = Fields::default()
             .with("commits", 2_u32)
             .with("trees", 1_u32)
+            .with("commit_extras", 0_u32)
+            .with("tree_extras", 0_u32)
             .with("findings", vec![finding])
             .with("refused", &[0x22; 20])
             .with("reasons", "\u{3}");

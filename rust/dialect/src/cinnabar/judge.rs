@@ -9,7 +9,8 @@ use revlog::{Changeset, Node};
 
 use super::commit;
 use super::identity::read_back;
-use crate::{ChangesetInput, JudgedCommit, MOST_COMMIT_BYTES, MOST_PARENTS, Reason};
+use crate::exact::{self, CommitFields, Octopus, commit_value};
+use crate::{ChangesetInput, ExactCommit, JudgedCommit, MOST_COMMIT_BYTES, MOST_PARENTS, Reason};
 
 /// Parts of a commit that its changeset stores, beside tree and parents.
 #[derive(Clone, Copy, Debug)]
@@ -29,30 +30,48 @@ impl<'a> CommitParts<'a> {
         Some(Self { author, committer, message: &content[end + 2..] })
     }
 
+    /// Parts of a commit that [`exact::judge`](crate::exact::judge) accepts.
+    fn of_exact(content: &'a [u8]) -> Option<Self> {
+        let fields = CommitFields::of(content);
+        let (author, committer) = (fields.value(b"author")?, fields.value(b"committer")?);
+        Some(Self { author, committer, message: fields.message })
+    }
+
     /// Text of the changeset; `None` if author or committer has no date.
-    pub fn changeset(
+    pub fn changeset(&self, made: &ChangesetInput<'_>) -> Option<Vec<u8>> {
+        let tree = made.exact.and_then(|exact| exact.tree_value).map(|value| (exact::TREE, value));
+        if self.author == self.committer {
+            return self.with_extras(made, tree.as_slice());
+        }
+        let committer = read_back(self.committer)?.canonical();
+        let committer = (&b"committer"[..], &*committer);
+        self.with_extras(made, &[&[committer], tree.as_slice()].concat())
+    }
+
+    /// Text of the changeset with these extras after the branch, as they are stored, sorted by key.
+    fn with_extras(
         &self,
-        &ChangesetInput { manifest, branch, files }: &ChangesetInput<'_>,
+        &ChangesetInput { manifest, branch, files, .. }: &ChangesetInput<'_>,
+        extras: &[(&[u8], &[u8])],
     ) -> Option<Vec<u8>> {
         let user = read_back(self.author)?;
         let mut text = hex(manifest.as_bytes()).to_vec();
         text.push(b'\n');
         text.extend_from_slice(&user.user);
         text.push(b'\n');
-        text.extend_from_slice(user.seconds);
+        // git reads blanks, a sign and zeros before the number, too
+        let seconds = std::str::from_utf8(user.seconds).ok()?.trim().parse::<i64>().ok()?;
+        text.extend_from_slice(seconds.to_string().as_bytes());
         text.push(b' ');
         text.extend_from_slice(user.offset_seconds.to_string().as_bytes());
         let mut before = b' ';
-        if let Some(branch) = branch {
+        let branch = branch.map(|branch| (&b"branch"[..], branch));
+        for (key, value) in branch.iter().chain(extras) {
             text.push(before);
-            text.extend_from_slice(b"branch:");
-            text.extend_from_slice(branch);
+            text.extend_from_slice(key);
+            text.push(b':');
+            text.extend_from_slice(value);
             before = 0;
-        }
-        if self.author != self.committer {
-            text.push(before);
-            text.extend_from_slice(b"committer:");
-            text.extend_from_slice(&read_back(self.committer)?.canonical());
         }
         for file in files {
             text.push(b'\n');
@@ -62,6 +81,40 @@ impl<'a> CommitParts<'a> {
         text.extend_from_slice(self.message);
         Some(text)
     }
+}
+
+/// Text of the changeset of any commit that [`exact::judge`](crate::exact::judge) accepts. A commit
+/// that does not come back otherwise has its extra in place of the one for the committer.
+pub(super) fn exact_changeset(
+    content: &[u8],
+    made: &ChangesetInput<'_>,
+    ExactCommit { oid, tree, parents, tree_value, octopus }: ExactCommit<'_>,
+) -> Option<Vec<u8>> {
+    if octopus.is_none() && judge(content).refused.is_none() {
+        return CommitParts::of(content)?.changeset(made);
+    }
+    let parts = CommitParts::of_exact(content)?;
+    let tree_extra = tree_value.map(|value| (exact::TREE, value));
+    if octopus == Some(Octopus::Link) {
+        let extras = [tree_extra, octopus.map(Octopus::extra)];
+        return parts.with_extras(made, &extras.into_iter().flatten().collect::<Vec<_>>());
+    }
+    let plain = parts.with_extras(made, &[])?;
+    let changeset = Changeset::parse(&plain).ok()?;
+    let value = commit_value(oid, content, &changeset, (tree, parents));
+    let extras = [Some((exact::COMMIT, &*value)), tree_extra, octopus.map(Octopus::extra)];
+    parts.with_extras(made, &extras.into_iter().flatten().collect::<Vec<_>>())
+}
+
+/// Returns whether a changeset has the user, the date and the description of a commit.
+pub(super) fn stands_for(changeset: &Changeset<'_>, content: &[u8]) -> bool {
+    let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[], exact: None };
+    let parts = CommitParts::of_exact(content);
+    let Some(text) = parts.and_then(|parts| parts.with_extras(&made, &[])) else { return false };
+    Changeset::parse(&text).is_ok_and(|other| {
+        (other.user, other.seconds, other.offset_seconds, other.description)
+            == (changeset.user, changeset.seconds, changeset.offset_seconds, changeset.description)
+    })
 }
 
 /// Judges a commit object.
@@ -162,7 +215,7 @@ fn comes_back<'a>(
     message: &[u8],
 ) -> Result<(), Refusal<'a>> {
     let parts = CommitParts { author, committer, message };
-    let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[] };
+    let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[], exact: None };
     let text = parts.changeset(&made);
     let odd = [author, committer].into_iter().find(|value| read_back(value).is_none());
     let text = text.ok_or((Reason::Identity, odd.unwrap_or(author)))?;

@@ -11,6 +11,7 @@ use revlog::{Changeset, Node};
 
 use super::identity::{Who, read_back};
 use super::linediff;
+use crate::exact::CommitFields;
 
 /// The extras of a changeset, ascending by key. The last one of a key counts.
 type Extras<'a> = BTreeMap<&'a [u8], &'a [u8]>;
@@ -123,22 +124,9 @@ struct Commit<'a> {
 
 impl<'a> Commit<'a> {
     fn parse(content: &'a [u8]) -> Option<Self> {
-        let mut rest = content;
-        let (mut author, mut committer) = (None, None);
-        loop {
-            let end = memchr::memchr(b'\n', rest)?;
-            let line = &rest[..end];
-            rest = &rest[end + 1..];
-            if line.is_empty() {
-                break;
-            }
-            if let Some(ident) = line.strip_prefix(b"author ") {
-                author = Some(ident);
-            } else if let Some(ident) = line.strip_prefix(b"committer ") {
-                committer = Some(ident);
-            }
-        }
-        Some(Self { author: author?, committer: committer?, message: rest })
+        let fields = CommitFields::of(content);
+        let (author, committer) = (fields.value(b"author")?, fields.value(b"committer")?);
+        Some(Self { author, committer, message: fields.message })
     }
 }
 

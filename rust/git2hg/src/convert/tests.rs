@@ -40,6 +40,7 @@ pub(crate) fn with_request<T>(
         branch: None,
         round_trip: true,
         import: ImportSettings::default(),
+        is_exact: false,
     })
 }
 
@@ -277,7 +278,8 @@ fn a_survey_and_a_conversion_refuse_the_same_commits() {
         let made = made.expect("is converted or judged");
         let (requests, answers) = git.pipes();
         let listed = git.listed(&commits);
-        let found = survey::<Cinnabar>(&*listed, requests, answers, &|_| false).expect("is judged");
+        let found =
+            survey::<Cinnabar>(false, &*listed, requests, answers, &|_| false).expect("is judged");
         let refused: Vec<_> =
             made.refused.iter().map(|refusal| (refusal.oid, refusal.reason)).collect();
         assert_eq!(found.refused().collect::<Vec<_>>(), refused);

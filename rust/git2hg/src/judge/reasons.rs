@@ -11,6 +11,8 @@ pub struct TreeReasons(u32);
 
 /// Bit of a name that Mercurial refuses in the root directory only, which is not a [`Reason`].
 const ROOT_NAME: u32 = 1;
+/// Bit of entries that a manifest does not have, if extras keep them.
+const EXTRA: u32 = 1 << 31;
 
 impl TreeReasons {
     /// Adds a reason.
@@ -23,6 +25,16 @@ impl TreeReasons {
         self.0 |= ROOT_NAME;
     }
 
+    /// Adds entries that extras keep.
+    pub(crate) fn add_extra(&mut self) {
+        self.0 |= EXTRA;
+    }
+
+    /// Whether the tree has entries that extras keep.
+    pub(crate) fn has_extra(self) -> bool {
+        self.0 & EXTRA != 0
+    }
+
     /// Adds the reasons of a directory in the tree.
     pub(crate) fn inherit(&mut self, below: Self) {
         self.0 |= below.0 & !ROOT_NAME;
@@ -30,7 +42,8 @@ impl TreeReasons {
 
     /// Whether commits with this tree are refused, as their root or below it.
     pub(crate) fn refuse(self, is_root: bool) -> bool {
-        self.0 & !ROOT_NAME != 0 || is_root && self.0 != 0
+        let reasons = self.0 & !EXTRA;
+        reasons & !ROOT_NAME != 0 || is_root && reasons != 0
     }
 
     /// Whether `reason` is set. Names refused in the root directory only do not count.

@@ -7,7 +7,9 @@ use gitpack::Oid;
 use gitpack::tree::entry_order;
 use std::cmp::Ordering;
 
-use crate::judge::names;
+use dialect::exact::tree as exact;
+use dialect::names;
+
 use crate::judge::reasons::TreeReasons;
 use dialect::Reason;
 
@@ -26,20 +28,24 @@ pub struct JudgedTree<'a> {
     pub longest_file: usize,
 }
 
-/// Judges the content of a tree.
+/// Judges the content of a tree. `is_exact`: extras keep entries that a manifest does not have.
 #[must_use]
-pub fn judge(content: &[u8]) -> JudgedTree<'_> {
+pub fn judge(content: &[u8], is_exact: bool) -> JudgedTree<'_> {
     let mut judged = JudgedTree::default();
     let JudgedTree { reasons, directories, longest_file } = &mut judged;
     walk(
-        content,
-        |entry| match entry.mode {
-            b"40000" => directories.push((entry.name, entry.oid)),
-            _ => *longest_file = entry.name.len().max(*longest_file),
+        (content, is_exact),
+        |entry| {
+            if exact::is_directory(entry.mode) {
+                directories.push((entry.name, entry.oid));
+            } else {
+                *longest_file = entry.name.len().max(*longest_file);
+            }
         },
         |found| match found {
             Found::Reason(reason, _) => reasons.add(reason),
             Found::RootName(_) => reasons.add_root_name(),
+            Found::Extra => reasons.add_extra(),
         },
     );
     judged
@@ -49,15 +55,16 @@ pub fn judge(content: &[u8]) -> JudgedTree<'_> {
 ///
 /// `None` if the tree itself does not have this reason.
 #[must_use]
-pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
+pub fn culprit(content: &[u8], reason: Reason, is_root: bool, is_exact: bool) -> Option<&[u8]> {
     let mut first = None;
     walk(
-        content,
+        (content, is_exact),
         |_| {},
         |found| {
             let (is_same, name) = match found {
                 Found::Reason(other, name) => (other == reason, name),
                 Found::RootName(name) => (is_root && reason == Reason::Path, name),
+                Found::Extra => return,
             };
             if is_same {
                 first.get_or_insert(name);
@@ -71,10 +78,12 @@ pub fn culprit(content: &[u8], reason: Reason, is_root: bool) -> Option<&[u8]> {
 enum Found<'a> {
     Reason(Reason, &'a [u8]),
     RootName(&'a [u8]),
+    /// Entry that an extra keeps.
+    Extra,
 }
 
 fn walk<'a>(
-    content: &'a [u8],
+    (content, is_exact): (&'a [u8], bool),
     mut keep: impl FnMut(&TreeEntry<'a>),
     mut report: impl FnMut(Found<'a>),
 ) {
@@ -88,8 +97,18 @@ fn walk<'a>(
         };
         let TreeEntry { mode, name, oid, after } = entry;
         rest = after;
-        let is_directory = mode == b"40000";
+        let is_directory = mode == b"40000" || is_exact && exact::is_directory(mode);
         match mode {
+            _ if is_exact => match exact::kind_of(mode, &oid) {
+                None => report(Found::Reason(Reason::MalformedTree, name)),
+                Some(exact::TreeEntryKind::Other) => report(Found::Extra),
+                Some(_) => {
+                    keep(&entry);
+                    if !matches!(mode, b"40000" | b"100644" | b"100755" | b"120000") {
+                        report(Found::Extra);
+                    }
+                }
+            },
             b"40000" if oid == Oid::EMPTY_TREE => {
                 report(Found::Reason(Reason::EmptyDirectory, name));
             }
@@ -203,7 +222,7 @@ mod tests {
     }
 
     fn reason(entries: &[(&str, &str)]) -> Option<Reason> {
-        judge(&tree(entries)).reasons.of_root()
+        judge(&tree(entries), false).reasons.of_root()
     }
 
     #[test]
@@ -215,10 +234,10 @@ mod tests {
             ("120000", "b0"),
             ("100644", "c d"),
         ]);
-        let judged = judge(&content);
+        let judged = judge(&content, false);
         assert_eq!(judged.reasons.of_root(), None);
         assert_eq!(judged.directories, [(&b"b"[..], Oid::from_bytes([7; 20]))]);
-        assert_eq!(judge(b"").reasons.of_root(), None);
+        assert_eq!(judge(b"", false).reasons.of_root(), None);
     }
 
     #[test]
@@ -238,11 +257,11 @@ mod tests {
             assert_eq!(reason(entries), Some(expected), "{entries:?}");
         }
         let empty = [&b"40000 d\0"[..], Oid::EMPTY_TREE.as_bytes()].concat();
-        assert_eq!(judge(&empty).reasons.of_root(), Some(Reason::EmptyDirectory));
+        assert_eq!(judge(&empty, false).reasons.of_root(), Some(Reason::EmptyDirectory));
         let null = [&b"100644 d\0"[..], &[0; 20]].concat();
-        assert_eq!(judge(&null).reasons.of_root(), Some(Reason::MalformedTree));
+        assert_eq!(judge(&null, false).reasons.of_root(), Some(Reason::MalformedTree));
         let cut = tree(&[("100644", "a")]);
-        assert_eq!(judge(&cut[..20]).reasons.of_root(), Some(Reason::MalformedTree));
+        assert_eq!(judge(&cut[..20], false).reasons.of_root(), Some(Reason::MalformedTree));
     }
 
     #[test]
@@ -267,11 +286,11 @@ mod tests {
     #[test]
     fn the_culprit_is_named() {
         let content = tree(&[("100644", "a"), ("160000", "s"), ("160000", "t")]);
-        assert_eq!(culprit(&content, Reason::Submodule, true), Some(&b"s"[..]));
-        assert_eq!(culprit(&content, Reason::Path, true), None);
+        assert_eq!(culprit(&content, Reason::Submodule, true, false), Some(&b"s"[..]));
+        assert_eq!(culprit(&content, Reason::Path, true, false), None);
         let content = tree(&[("100644", "\u{feff}")]);
-        assert_eq!(culprit(&content, Reason::Path, true), Some("\u{feff}".as_bytes()));
-        assert_eq!(culprit(&content, Reason::Path, false), None);
+        assert_eq!(culprit(&content, Reason::Path, true, false), Some("\u{feff}".as_bytes()));
+        assert_eq!(culprit(&content, Reason::Path, false, false), None);
     }
 
     proptest! {
@@ -294,11 +313,11 @@ mod tests {
 
         #[test]
         fn any_content_is_judged(mut content: Vec<u8>) {
-            let _ = judge(&content);
+            let _ = judge(&content, false);
             content.splice(..0, *b"100644 a\0");
-            let judged = judge(&content);
+            let judged = judge(&content, false);
             for reason in Reason::ALL {
-                prop_assert_eq!(judged.reasons.has(reason), culprit(&content, reason, false).is_some());
+                prop_assert_eq!(judged.reasons.has(reason), culprit(&content, reason, false, false).is_some());
             }
         }
     }

@@ -31,6 +31,7 @@ pub(crate) struct Trees {
     name_lens: Vec<u16>,
     numbers: HashTable<u32>,
     hashing: DefaultHashBuilder,
+    is_exact: bool,
 }
 
 /// Extent of a tree. Both numbers stop at [`u16::MAX`], far above the limits of Mercurial.
@@ -64,6 +65,11 @@ impl Extent {
 }
 
 impl Trees {
+    /// No trees. `is_exact`: extras keep entries that a manifest does not have.
+    pub fn new(is_exact: bool) -> Self {
+        Self { is_exact, ..Self::default() }
+    }
+
     /// Number of a tree, which is added unless it is there.
     ///
     /// # Errors
@@ -115,7 +121,7 @@ impl Trees {
     /// Adds the content of the next tree.
     fn push(&mut self, content: &[u8]) -> Result<()> {
         let short = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
-        let judged = judge(content);
+        let judged = judge(content, self.is_exact);
         for (name, oid) in &judged.directories {
             let number = self.add(*oid)?;
             self.directories.push(number);
@@ -190,6 +196,11 @@ impl Trees {
         reasons.of_root()
     }
 
+    /// Whether a tree has entries that extras keep, at any depth.
+    pub fn has_extra(&self, oid: &Oid) -> bool {
+        self.find(oid).is_some_and(|number| self.reasons[number].has_extra())
+    }
+
     /// Path of the first entry with `reason` below the root `oid`, cut at [`MOST_DETAIL`].
     ///
     /// # Errors
@@ -205,11 +216,11 @@ impl Trees {
         let mut depth = 0;
         while path.len() < MOST_DETAIL {
             let tree = git.get(oid)?;
-            if let Some(name) = culprit(&tree.content, reason, path.is_empty()) {
+            if let Some(name) = culprit(&tree.content, reason, path.is_empty(), self.is_exact) {
                 path.extend_from_slice(name);
                 break;
             }
-            let directories = judge(&tree.content).directories;
+            let directories = judge(&tree.content, self.is_exact).directories;
             let has_reason = |(_, oid): &&(&[u8], Oid)| {
                 self.find(oid).is_some_and(|number| self.reasons[number].has(reason))
             };

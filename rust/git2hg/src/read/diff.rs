@@ -41,6 +41,8 @@ pub(crate) enum CommitChanges {
     One(Vec<Change>),
     /// Against two parents; paths ascending.
     Two(Vec<MergedPath>),
+    /// Against more parents: the steps of a chain of merges, in their order.
+    Chain(Vec<CommitChanges>),
     /// Against the first of any parents.
     First(FirstParentChanges),
 }
@@ -108,6 +110,12 @@ impl MergedPath {
 impl CommitChanges {
     /// Combines one list for each parent, or one for a root commit.
     pub fn new(mut lists: Vec<Vec<Change>>) -> Self {
+        if lists.len() > 2 {
+            // later steps merge a parent with the result
+            let last = lists.split_off(lists.len() - 2);
+            let rest = lists.into_iter().rev().map(|list| vec![list, Vec::new()]);
+            return Self::Chain(std::iter::once(last).chain(rest).map(Self::new).collect());
+        }
         let second = if lists.len() > 1 { lists.pop() } else { None };
         let first = lists.pop().unwrap_or_default();
         let Some(second) = second else { return Self::One(first) };
@@ -152,6 +160,7 @@ impl CommitChanges {
                 .flat_map(|_| files)
                 .filter_map(|change| Some((&*change.path, change.own_blob()?)))
                 .collect(),
+            Self::Chain(steps) => steps.iter().flat_map(Self::blobs).collect(),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{TreeEntry, judge, not_a_tree};
 use crate::read::answers::{Answer, AnswerHead, Answers, ask};
 use crate::read::blobs;
+use dialect::exact::tree as exact;
 
 /// Most trees requested at a time.
 pub(crate) const ASKED_AT_ONCE: usize = 1000;
@@ -47,14 +48,18 @@ pub(crate) enum EntryKind {
     Gitlink,
 }
 
-/// Kind of a mode; `None` if it is refused.
+/// Kind of a mode; `None` if a manifest has no such entry.
 pub(crate) fn kind_of(mode: &[u8]) -> Option<EntryKind> {
     match mode {
         b"40000" => Some(EntryKind::Directory),
         b"100644" => Some(EntryKind::File(Flag::Regular)),
         b"100755" => Some(EntryKind::File(Flag::Executable)),
         b"120000" => Some(EntryKind::File(Flag::Symlink)),
-        _ => None,
+        _ if exact::is_directory(mode) => Some(EntryKind::Directory),
+        _ => match exact::kind_of(mode, &Oid::EMPTY_TREE) {
+            Some(exact::TreeEntryKind::File(flag)) => Some(EntryKind::File(flag)),
+            _ => None,
+        },
     }
 }
 
@@ -122,6 +127,8 @@ struct Process<W, R> {
     /// Number of trees requested at a time; smaller after large trees.
     at_once: usize,
     is_lenient: bool,
+    /// Whether extras keep entries that a manifest does not have.
+    is_exact: bool,
 }
 
 impl<W: Write, R: Read> GitTrees<W, R> {
@@ -134,6 +141,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
             is_lenient: false,
+            is_exact: false,
         });
         Self { process, is_lenient: false }
     }
@@ -152,7 +160,18 @@ impl<W: Write, R: Read> GitTrees<W, R> {
 
     /// Kind of a mode; `None` if it is refused.
     pub fn kind_of(&self, mode: &[u8]) -> Option<EntryKind> {
-        kind_of(mode).or_else(|| self.is_lenient.then(|| any_kind_of(mode)))
+        if self.is_lenient { Some(any_kind_of(mode)) } else { kind_of(mode) }
+    }
+
+    /// The same, judging trees as if extras keep entries that a manifest does not have, or not.
+    pub fn exact(self, is_exact: bool) -> Self {
+        self.lock().is_exact = is_exact;
+        self
+    }
+
+    /// Whether extras keep entries that a manifest does not have.
+    pub fn is_exact(&self) -> bool {
+        self.lock().is_exact
     }
 
     fn lock(&self) -> MutexGuard<'_, Process<W, R>> {
@@ -275,7 +294,7 @@ impl<W: Write, R: Read> Process<W, R> {
             }
             let answer = the_answer(&mut self.answers, *oid)?;
             let (mut content, reasons) = match answer.kind {
-                b"tree" => (answer.content.to_vec(), judge(answer.content).reasons),
+                b"tree" => (answer.content.to_vec(), judge(answer.content, self.is_exact).reasons),
                 _ => (Vec::new(), not_a_tree()),
             };
             let is_odd = |reason| reasons.has(reason);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
+use dialect::exact::tree::{self, TreeProblem, TreeStore, TreeValue};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashMap;
@@ -14,6 +15,7 @@ use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 use crate::build::KnownParent;
 use crate::build::manifestlines::differing;
 use crate::build::manifests::MOST_SEARCHES;
+use crate::error::{Error, Result};
 use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::verify::blobs::FileBlobs;
@@ -73,28 +75,79 @@ impl<'a> ManifestTrees<'a> {
             let changed = (manifest == before).then(Vec::new);
             return Ok(Root { tree, changed, made: None });
         }
-        let (base, entries, made) = match self.manifests.find(manifest) {
-            Some(number) => {
-                let (entries, text) = self.sent(number)?;
-                let made = self.manifests.made(number, text);
-                (self.manifests.base(number), entries, Some(made))
-            }
-            None => (before, self.compared(before, manifest)?, None),
-        };
+        let (base, entries, made) = self.changes(manifest, before)?;
         let start = self.trees.get(&base).copied();
         let start = start.ok_or_else(|| fault(format!("manifest {base} is not known")))?;
+        let edits = self.edits(&entries)?;
+        let tree = edited(trees, Some(start), &edits)?.unwrap_or(Oid::EMPTY_TREE);
+        self.trees.insert(manifest, tree);
+        let changed = (base == before).then(|| entries.into_keys().collect());
+        Ok(Root { tree, changed, made })
+    }
+
+    /// Tree of a changeset with this manifest, by the rules of the extra `git.tree`. `before` has
+    /// the manifest and the tree of its first parent.
+    pub fn exact(
+        &mut self,
+        manifest: Node,
+        before: (Node, Option<Oid>),
+        value: Option<&TreeValue>,
+        trees: &GitTrees<impl Write, impl Read>,
+    ) -> VerifyResult<Root> {
+        let (mut entries, mut made) = (Entries::new(), None);
+        if manifest != before.0 {
+            let (base, changes, text) = self.changes(manifest, before.0)?;
+            let is_seen = self.trees.insert(manifest, Oid::EMPTY_TREE).is_some();
+            made = text.filter(|_| !is_seen);
+            entries = if base == before.0 { changes } else { self.compared(before.0, manifest)? };
+        }
+        let edits = self.edits(&entries)?;
+        let mut store = PushedTrees(trees);
+        let by_extra = match value {
+            Some(value) => match tree::edited(&mut store, before.1, &edits, Some(&value.edits)) {
+                Ok(made) => made.filter(|made| *made == value.root),
+                Err(TreeProblem::Unfit) => None,
+                Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
+            },
+            None => None,
+        };
+        let tree = match by_extra {
+            Some(tree) => tree,
+            None => match tree::edited(&mut store, before.1, &edits, None) {
+                Ok(made) => made.unwrap_or(Oid::EMPTY_TREE),
+                Err(TreeProblem::Unfit) => return Err(fault("its tree is malformed")),
+                Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
+            },
+        };
+        Ok(Root { tree, changed: Some(entries.into_keys().collect()), made })
+    }
+
+    /// Changes of a manifest, with the manifest that they are based on: `before`, unless another is
+    /// in the changegroup. The manifest itself if it is in there.
+    fn changes(
+        &mut self,
+        manifest: Node,
+        before: Node,
+    ) -> VerifyResult<(Node, Entries, Option<UnverifiedText>)> {
+        let Some(number) = self.manifests.find(manifest) else {
+            return Ok((before, self.compared(before, manifest)?, None));
+        };
+        let (entries, text) = self.sent(number)?;
+        let made = self.manifests.made(number, text);
+        Ok((self.manifests.base(number), entries, Some(made)))
+    }
+
+    /// Changes of files with their blobs.
+    fn edits<'e>(&mut self, entries: &'e Entries) -> VerifyResult<Vec<FileEdit<'e>>> {
         let mut edits: Vec<FileEdit<'_>> = Vec::with_capacity(entries.len());
-        for (path, entry) in &entries {
+        for (path, entry) in entries {
             let entry = match entry {
                 Some((node, flag)) => Some((*flag, self.contents.blob(path, *node)?)),
                 None => None,
             };
             edits.push((path, entry));
         }
-        let tree = edited(trees, Some(start), &edits)?.unwrap_or(Oid::EMPTY_TREE);
-        self.trees.insert(manifest, tree);
-        let changed = (base == before).then(|| entries.into_keys().collect());
-        Ok(Root { tree, changed, made })
+        Ok(edits)
     }
 
     /// Text of a manifest in the changegroup, and its changes against its base.
@@ -185,6 +238,24 @@ impl<'a> ManifestTrees<'a> {
             return Err(self.revlog.corrupt(rev, "its text does not match its node").into());
         }
         Ok(text)
+    }
+}
+
+/// git's trees, as the extra `git.tree` reads them.
+struct PushedTrees<'a, W, R>(&'a GitTrees<W, R>);
+
+impl<W: Write, R: Read> TreeStore for PushedTrees<'_, W, R> {
+    type Error = Error;
+
+    fn read(&mut self, _path: &[u8], oid: Oid) -> Result<Vec<u8>> {
+        Ok(self.0.get(oid)?.content.clone())
+    }
+
+    fn write(&mut self, content: Vec<u8>) -> Oid {
+        let head = object_header(ObjectKind::Tree, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+        self.0.add(oid, content);
+        oid
     }
 }
 

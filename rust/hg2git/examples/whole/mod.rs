@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use gitpack::Readers;
-use hg2git::{MetadataFiles, Request, Selection};
+use hg2git::{EarlierTrees, MetadataFiles, Request, Selection};
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node, RevlogKind, Store};
 
@@ -62,6 +62,7 @@ impl<'a> WholeRequest<'a> {
             memory_bytes: 192 << 20,
             level: 1,
             adopted: None,
+            earlier: EarlierTrees::OfManifests,
         }
     }
 }

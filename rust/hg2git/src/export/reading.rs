@@ -20,13 +20,13 @@ use crate::read::{changelog, limits};
 use crate::request::Request;
 
 impl Run<'_> {
-    /// The manifests of the changesets, in order.
+    /// The manifests of the changesets, in order, and whether a changeset has an extra for its tree.
     pub(super) fn read_changesets(
         &self,
         revs: &[Rev],
         reporter: &mut ThrottledProgress<'_, '_>,
-    ) -> Result<Vec<Node>> {
-        let mut nodes = Vec::with_capacity(revs.len());
+    ) -> Result<(Vec<Node>, bool)> {
+        let (mut nodes, mut has_extras) = (Vec::with_capacity(revs.len()), false);
         let Context { request, changelog, memory_plan, .. } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let longest = limits::longest_changeset(memory_bytes);
@@ -44,14 +44,15 @@ impl Run<'_> {
                     scratch,
                 )
             },
-            |mut read| {
+            |(mut read, has)| {
                 nodes.append(&mut read);
+                has_extras |= has;
                 done.set(nodes.len() as u64);
                 Ok(())
             },
             || reporter.report(Phase::Changesets, done.get(), revs.len() as u64),
         )?;
-        Ok(nodes)
+        Ok((nodes, has_extras))
     }
 
     /// Reads the changes of the manifests of `plan`. Returns also the revisions to look up in

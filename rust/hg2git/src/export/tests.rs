@@ -15,7 +15,7 @@ use super::*;
 use crate::map::segment::NO_COMMIT;
 use crate::objects::collisions::tests::{ATTACK, ATTACK_ON_NODE};
 use crate::read::changelog::Selection;
-use crate::request::{MetadataFiles, PublishedFiles};
+use crate::request::{EarlierTrees, MetadataFiles, PublishedFiles};
 
 /// Padding that makes a marked text long enough for an attack.
 const PADDING: &str = "...............................................................................\
@@ -174,6 +174,7 @@ impl Repository {
             memory_bytes: 192 << 20,
             level: 1,
             adopted: None,
+            earlier: EarlierTrees::OfManifests,
         })
     }
 

@@ -5,20 +5,23 @@
 
 mod adopted;
 mod ancestors;
+mod exacttrees;
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use dialect::{CommitInput, Dialect, ParentCommit};
+use dialect::{CommitInput, Dialect, ParentCommit, exact};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashTable;
 use parallel::Buffer;
-use revlog::{Node, Parents, Rev, Revlog};
+use revlog::{Changeset, Node, Parents, Rev, Revlog};
 use sha1lanes::Message;
 
 use self::adopted::{AdoptedCommit, AdoptedHistory};
 use self::ancestors::StoreHistory;
+pub(crate) use self::exacttrees::ExactSources;
+use self::exacttrees::ExactTrees;
 use crate::error::{Error, Misfit, Result, Unfit};
 use crate::map::adopted::oid_of_commit;
 use crate::map::segment::{NO_COMMIT, Table};
@@ -69,6 +72,8 @@ pub(crate) struct ConvertedChangesets {
     pub displaced: Vec<Displaced>,
     /// Number of adopted commits.
     pub adopted: u64,
+    /// Number of commits that extras name.
+    pub exact: u64,
     /// The first changeset whose commit differs from the dialect's, if commits are judged.
     pub foreign: Option<Node>,
     /// Heads of branches, if they are counted.
@@ -83,6 +88,7 @@ pub(crate) struct Commits<'a, D> {
     names: &'a Names,
     dialect: D,
     adopted: Option<AdoptedHistory<'a>>,
+    exact_trees: Option<ExactTrees<'a>>,
     converted: ConvertedChangesets,
     /// Positions of the commits, by their oids.
     taken: HashTable<u32>,
@@ -108,6 +114,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             names,
             dialect,
             adopted: AdoptedHistory::of(sources),
+            exact_trees: ExactTrees::of(sources, names, files),
             converted: ConvertedChangesets { heads, ..ConvertedChangesets::default() },
             taken: HashTable::new(),
             empty_tree_written: false,
@@ -155,8 +162,17 @@ impl<'a, D: Dialect> Commits<'a, D> {
             }
         }
         let mut committed = Vec::with_capacity(batch.changesets.len());
+        if let Some(exact) = &mut self.exact_trees {
+            exact.keep(batch);
+        }
         for drawn in &batch.changesets {
-            let oid = self.tree_oid(drawn.tree);
+            let mut oid = self.tree_oid(drawn.tree);
+            if let Some(exact) = &mut self.exact_trees {
+                let changeset = &parse(self.sources.changelog, drawn.rev, &drawn.text)?;
+                let plain = oid;
+                oid = exact.tree(drawn.rev, (drawn.tree, plain), changeset, &mut objects)?;
+                self.converted.exact += u64::from(oid != plain);
+            }
             let Some(commit) = self.commit(drawn, oid, batch)? else { continue };
             self.add_empty_tree(oid, &mut objects);
             let node = self.sources.changelog.index().node(drawn.rev);
@@ -224,6 +240,10 @@ impl<'a, D: Dialect> Commits<'a, D> {
             self.converted.commits.push(NO_COMMIT);
             return Ok(None);
         }
+        let Ok(linked) = exact::linked_parents(changeset, &parents, &history) else {
+            return Err(history.into_error(rev));
+        };
+        let exact = self.exact(drawn, changeset, (tree, &linked));
         let adopted =
             self.adopted.as_ref().and_then(|adopted| Some((adopted, adopted.position(&node)?)));
         let oid = if let Some((adopted, at)) = adopted {
@@ -234,10 +254,17 @@ impl<'a, D: Dialect> Commits<'a, D> {
             if self.is_taken(oid) {
                 return Err(Error::Unfit(Unfit { node, misfit: Misfit::Taken }));
             }
-            if self.is_judging() && self.settle(rev, node, &mut payload) != oid {
+            let own = exact.map(|(oid, _)| oid);
+            if self.is_judging()
+                && own.unwrap_or_else(|| self.settle(rev, node, &mut payload)) != oid
+            {
                 self.converted.foreign = Some(node);
             }
             self.converted.adopted += 1;
+            payload = content;
+            oid
+        } else if let Some((oid, content)) = exact {
+            self.converted.exact += 1;
             payload = content;
             oid
         } else {
@@ -255,6 +282,20 @@ impl<'a, D: Dialect> Commits<'a, D> {
         self.converted.commits.push(oid);
         let kind = ObjectKind::Commit;
         Ok(Some(Object { kind, oid, base: None, payload, purpose: Purpose::Git }))
+    }
+
+    /// The commit that an extra of the changeset names, if it fits and no other changeset has it.
+    fn exact(
+        &mut self,
+        drawn: &Drawn,
+        changeset: &Changeset<'_>,
+        (tree, parents): (Oid, &[Oid]),
+    ) -> Option<(Oid, Vec<u8>)> {
+        let named = exact::commit(changeset, (tree, parents), D::stands_for, oid_of_commit);
+        let (oid, mut content) = named?;
+        let node = self.sources.changelog.index().node(drawn.rev);
+        let is_free = self.settle(drawn.rev, node, &mut content) == oid;
+        is_free.then_some((oid, content))
     }
 
     /// Lets the dialect change its commit until the oid is free. Oids of adopted commits are not

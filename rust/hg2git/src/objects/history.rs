@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
 use crate::objects::collisions::CollisionCheck;
+use crate::objects::commits::ExactSources;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
@@ -64,6 +65,8 @@ pub(crate) struct Sources<'a> {
     /// Adopted commits, and whether each is compared with the dialect's commit.
     pub adopted: Option<&'a AdoptedCommits>,
     pub is_judging: bool,
+    /// For trees with entries that manifests do not have, if any.
+    pub exact_trees: Option<ExactSources<'a>>,
 }
 
 /// The next part of the history, small enough to be converted at once.

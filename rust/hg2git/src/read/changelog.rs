@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use dialect::exact;
 use parallel::Buffer;
 use revlog::changeset::MalformedChangeset;
 use revlog::{Changeset, Node, Rev, Revlog, Scratch, Texts};
@@ -70,7 +71,8 @@ pub(crate) const JOB_BYTES: u64 = (JOB_REVS * size_of::<Node>()) as u64;
 #[error("its text has {0} bytes, more than {1}; a larger amalgam.git.memory has room for it")]
 struct TooLong(usize, u64);
 
-/// Reads changesets, checks their texts if asked, and returns their manifests in order.
+/// Reads changesets, checks their texts if asked, and returns their manifests in order, and whether
+/// any has an extra for its tree.
 ///
 /// # Errors
 ///
@@ -82,9 +84,9 @@ pub(crate) fn read_manifest_nodes(
     check_texts: bool,
     longest: u64,
     scratch: &mut Scratch,
-) -> Result<Vec<Node>> {
+) -> Result<(Vec<Node>, bool)> {
     let mut texts = Texts::new(changelog, scratch, KEPT_TEXT_BYTES);
-    let mut manifests = Vec::with_capacity(revs.len());
+    let (mut manifests, mut has_extras) = (Vec::with_capacity(revs.len()), false);
     let mut unchecked: Vec<(Rev, Arc<Buffer>)> = Vec::new();
     for revs in revs.chunks(CHECKED_AT_ONCE) {
         for &rev in revs {
@@ -95,7 +97,9 @@ pub(crate) fn read_manifest_nodes(
             if text.len() as u64 > longest {
                 return Err(changelog.corrupt(rev, TooLong(text.len(), longest)).into());
             }
-            manifests.push(parse(changelog, rev, &text)?.manifest);
+            let changeset = parse(changelog, rev, &text)?;
+            has_extras |= exact::tree::TreeValue::is_in(&changeset);
+            manifests.push(changeset.manifest);
             unchecked.push((rev, text));
         }
         if check_texts {
@@ -105,7 +109,7 @@ pub(crate) fn read_manifest_nodes(
         }
         unchecked.clear();
     }
-    Ok(manifests)
+    Ok((manifests, has_extras))
 }
 
 /// Parses the text of a changeset.

@@ -29,7 +29,8 @@ const IGNORED: [&[u8]; 16] = [
 ///
 /// Mercurial splits its list of files at line feeds and at carriage returns. With one in a path,
 /// the store works until `hg verify` reads the list (Mercurial 7.2, `fncache` in `store.py`).
-pub(crate) fn hg_refuses(name: &[u8]) -> bool {
+#[must_use]
+pub fn hg_refuses(name: &[u8]) -> bool {
     if memchr::memchr2(b'\n', b'\r', name).is_some() {
         return true;
     }
@@ -37,12 +38,14 @@ pub(crate) fn hg_refuses(name: &[u8]) -> bool {
 }
 
 /// Whether Mercurial refuses a path that begins with this component.
-pub(crate) fn hg_refuses_in_root(name: &[u8]) -> bool {
+#[must_use]
+pub fn hg_refuses_in_root(name: &[u8]) -> bool {
     folded(name).is_empty()
 }
 
 /// Whether git refuses a tree with this entry.
-pub(crate) fn git_refuses(name: &[u8]) -> bool {
+#[must_use]
+pub fn git_refuses(name: &[u8]) -> bool {
     name.is_empty()
         || matches!(name, b"." | b"..")
         || memchr::memchr(b'/', name).is_some()

@@ -1,0 +1,631 @@
+//! The extra with tree entries that a manifest does not have, see [`TREE`].
+//!
+//! The tree of a changeset is the tree of its first parent with the changes of files from the one
+//! manifest to the other. So submodules and odd modes stay until something changes them. The extra
+//! has edits of directories, for the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gitpack::Oid;
+use gitpack::tree::entry_order;
+use parallel::hex::hex;
+use revlog::manifest::{Flag, MAX_DEPTH};
+use revlog::{Changeset, Node};
+
+use super::TREE;
+use super::escape::{escape, unescape};
+use crate::MOST_COMMIT_BYTES;
+use crate::names::git_refuses;
+
+/// Version of the format.
+const VERSION: &[u8] = b"1 ";
+/// Hexadecimal digits of an id.
+const HEX_LEN: usize = 40;
+/// Mode of an edit that removes an entry.
+const REMOVAL: &[u8] = b"0";
+/// Longest mode, in digits.
+const MOST_DIGITS: usize = 8;
+const DIRECTORY: &[u8] = b"40000";
+
+/// Kind of a tree entry, as git reads its mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TreeEntryKind {
+    /// A directory that is not the empty tree.
+    Directory,
+    /// A file.
+    File(Flag),
+    /// An empty directory, or a commit of another repository.
+    Other,
+}
+
+/// Kind of an entry; `None` if its mode is no octal number.
+#[must_use]
+pub fn kind_of(mode: &[u8], oid: &Oid) -> Option<TreeEntryKind> {
+    let is_number = (1..=MOST_DIGITS).contains(&mode.len())
+        && mode.iter().all(|digit| (b'0'..=b'7').contains(digit));
+    if !is_number {
+        return None;
+    }
+    let mode = mode.iter().fold(0_u32, |mode, digit| mode << 3 | u32::from(digit - b'0'));
+    Some(match mode & 0o170_000 {
+        0o040_000 if *oid != Oid::EMPTY_TREE => TreeEntryKind::Directory,
+        0o100_000 if mode & 0o100 != 0 => TreeEntryKind::File(Flag::Executable),
+        0o100_000 => TreeEntryKind::File(Flag::Regular),
+        0o120_000 => TreeEntryKind::File(Flag::Symlink),
+        _ => TreeEntryKind::Other,
+    })
+}
+
+/// Whether git sorts an entry as a directory.
+#[must_use]
+pub fn is_directory(mode: &[u8]) -> bool {
+    // any id but that of the empty tree
+    kind_of(mode, &Oid::from_bytes([1; 20])) == Some(TreeEntryKind::Directory)
+}
+
+/// Mode that a file of a manifest has by itself.
+const fn mode_of(flag: Flag) -> &'static [u8] {
+    match flag {
+        Flag::Regular => b"100644",
+        Flag::Executable => b"100755",
+        Flag::Symlink => b"120000",
+    }
+}
+
+/// File of a directory or of a tree: its flag and its blob.
+pub type TrackedFile = (Flag, Oid);
+
+/// Mode and id of an entry.
+pub type TreeItem = (Box<[u8]>, Oid);
+
+/// Entries of a directory, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Entries(TreeEntries);
+
+/// Entries of a tree, by name: mode and id.
+pub type TreeEntries = BTreeMap<Box<[u8]>, TreeItem>;
+
+/// Entries of a tree's content; `None` if it is malformed.
+#[must_use]
+pub fn tree_entries(content: &[u8]) -> Option<TreeEntries> {
+    Entries::parse(content).map(|entries| entries.0)
+}
+
+/// The file that an entry is, if it is one.
+#[must_use]
+pub fn file_of((mode, oid): &TreeItem) -> Option<TrackedFile> {
+    match kind_of(mode, oid)? {
+        TreeEntryKind::File(flag) => Some((flag, *oid)),
+        TreeEntryKind::Directory | TreeEntryKind::Other => None,
+    }
+}
+
+impl Entries {
+    /// Entries of a tree's content; `None` if it is malformed.
+    fn parse(content: &[u8]) -> Option<Self> {
+        let mut entries = BTreeMap::new();
+        let mut rest = content;
+        while !rest.is_empty() {
+            let (mode, name, oid, after) = first_entry(rest)?;
+            kind_of(mode, &oid)?;
+            if entries.insert(name.into(), (mode.into(), oid)).is_some() {
+                return None;
+            }
+            rest = after;
+        }
+        Some(Self(entries))
+    }
+
+    /// Content of the tree.
+    fn content(&self) -> Vec<u8> {
+        let mut sorted: Vec<_> = self.0.iter().collect();
+        sorted.sort_by(|(one, (one_mode, _)), (two, (two_mode, _))| {
+            entry_order(one, is_directory(one_mode), two, is_directory(two_mode))
+        });
+        let mut content = Vec::new();
+        for (name, (mode, oid)) in sorted {
+            push_entry(&mut content, mode, name, oid);
+        }
+        content
+    }
+
+    fn kind(&self, name: &[u8]) -> Option<TreeEntryKind> {
+        self.0.get(name).and_then(|(mode, oid)| kind_of(mode, oid))
+    }
+
+    /// Id of the directory with this name.
+    fn directory(&self, name: &[u8]) -> Option<Oid> {
+        let is_one = self.kind(name) == Some(TreeEntryKind::Directory);
+        self.0.get(name).filter(|_| is_one).map(|(_, oid)| *oid)
+    }
+
+    /// Sets a directory, or removes it if it has no entries.
+    fn set_directory(&mut self, name: &[u8], tree: Option<Oid>) {
+        let before = self.directory(name);
+        match (tree, before) {
+            (Some(oid), Some(_)) => {
+                if let Some((_, other)) = self.0.get_mut(name) {
+                    *other = oid;
+                }
+            }
+            (Some(oid), None) => {
+                self.0.insert(name.into(), (DIRECTORY.into(), oid));
+            }
+            (None, Some(_)) => {
+                self.0.remove(name);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Sets or removes a file.
+    fn set_file(&mut self, name: &[u8], file: Option<TrackedFile>) {
+        let before = match self.kind(name) {
+            Some(TreeEntryKind::File(flag)) => self.0.get(name).map(|(_, oid)| (flag, *oid)),
+            _ => None,
+        };
+        match file {
+            Some((flag, oid)) if before != file => {
+                self.0.insert(name.into(), (mode_of(flag).into(), oid));
+            }
+            None if before.is_some() => {
+                self.0.remove(name);
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies an edit of the extra. `None` if it would change a file, or a directory with entries.
+    fn edit(&mut self, edit: &ExtraEdit) -> Option<()> {
+        let ExtraEdit { mode, name, oid } = edit;
+        let before = self.kind(name);
+        if &**mode == REMOVAL {
+            return self
+                .0
+                .remove(name)
+                .filter(|_| before == Some(TreeEntryKind::Other))
+                .map(|_| ());
+        }
+        let kind = kind_of(mode, oid)?;
+        let fits = match (before, kind) {
+            (None | Some(TreeEntryKind::Other), TreeEntryKind::Other) => *oid.as_bytes() != [0; 20],
+            (Some(before), kind) => before == kind && self.0.get(name)?.1 == *oid,
+            (None, _) => false,
+        };
+        if !fits || git_refuses(name) {
+            return None;
+        }
+        self.0.insert(name.clone(), (mode.clone(), *oid));
+        Some(())
+    }
+}
+
+fn push_entry(content: &mut Vec<u8>, mode: &[u8], name: &[u8], oid: &Oid) {
+    content.extend_from_slice(mode);
+    content.push(b' ');
+    content.extend_from_slice(name);
+    content.push(0);
+    content.extend_from_slice(oid.as_bytes());
+}
+
+/// Mode, name and id of an entry, with the bytes after it.
+type FirstEntry<'a> = (&'a [u8], &'a [u8], Oid, &'a [u8]);
+
+/// The first entry of a tree.
+fn first_entry(content: &[u8]) -> Option<FirstEntry<'_>> {
+    let (mode, rest) = content.split_at_checked(memchr::memchr(b' ', content)?)?;
+    let (name, rest) = rest[1..].split_at_checked(memchr::memchr(0, &rest[1..])?)?;
+    let (id, after) = rest[1..].split_first_chunk()?;
+    Some((mode, name, Oid::from_bytes(*id), after))
+}
+
+/// Edit of one entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraEdit {
+    /// Mode, as git's trees have it; `0` removes the entry.
+    mode: Box<[u8]>,
+    name: Box<[u8]>,
+    oid: Oid,
+}
+
+/// Edits of a directory and of the directories below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirectoryEdits {
+    edits: Vec<ExtraEdit>,
+    below: BTreeMap<Box<[u8]>, DirectoryEdits>,
+}
+
+impl DirectoryEdits {
+    /// Whether no directory has edits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.edits.is_empty() && self.below.is_empty()
+    }
+
+    fn push(&self, path: &mut Vec<u8>, value: &mut Vec<u8>) {
+        if !self.edits.is_empty() {
+            value.extend_from_slice(path);
+            value.extend_from_slice(format!("\0{} ", self.edits.len()).as_bytes());
+            for ExtraEdit { mode, name, oid } in &self.edits {
+                push_entry(value, mode, name, oid);
+            }
+        }
+        for (name, below) in &self.below {
+            let len = path.len();
+            if len > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            below.push(path, value);
+            path.truncate(len);
+        }
+    }
+}
+
+/// Value of the extra.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeValue {
+    /// Id of the tree.
+    pub root: Oid,
+    /// Edits of its directories.
+    pub edits: DirectoryEdits,
+}
+
+impl TreeValue {
+    /// Stored value; `None` if it is too long.
+    #[must_use]
+    pub fn stored(&self) -> Option<Vec<u8>> {
+        let mut value = VERSION.to_vec();
+        value.extend_from_slice(&hex(self.root.as_bytes()));
+        value.push(b' ');
+        self.edits.push(&mut Vec::new(), &mut value);
+        (value.len() <= MOST_COMMIT_BYTES).then(|| escape(&value))
+    }
+
+    /// Whether a changeset may have a value.
+    #[must_use]
+    pub fn is_in(changeset: &Changeset<'_>) -> bool {
+        changeset.extra.is_some_and(|extra| memchr::memmem::find(extra, TREE).is_some())
+    }
+
+    /// Value that a changeset has; `None` if it has none, or a malformed one.
+    #[must_use]
+    pub fn of(changeset: &Changeset<'_>) -> Option<Self> {
+        if !Self::is_in(changeset) {
+            return None;
+        }
+        let stored = changeset.extras().filter(|(key, _)| *key == TREE).last()?.1;
+        if stored.len() > 2 * MOST_COMMIT_BYTES {
+            return None;
+        }
+        let value = unescape(stored)?;
+        let (digits, rest) = value.strip_prefix(VERSION)?.split_at_checked(HEX_LEN)?;
+        let root = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
+        let mut rest = rest.strip_prefix(b" ")?;
+        let mut edits = DirectoryEdits::default();
+        while !rest.is_empty() {
+            let (path, after) = rest.split_at_checked(memchr::memchr(0, rest)?)?;
+            let (count, after) = after[1..].split_at_checked(memchr::memchr(b' ', &after[1..])?)?;
+            let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
+            rest = &after[1..];
+            let directory = edits.at(path)?;
+            if count == 0 || !directory.edits.is_empty() {
+                return None;
+            }
+            for _edit in 0..count {
+                let (mode, name, oid, after) = first_entry(rest)?;
+                directory.edits.push(ExtraEdit { mode: mode.into(), name: name.into(), oid });
+                rest = after;
+            }
+        }
+        Some(Self { root, edits })
+    }
+}
+
+impl DirectoryEdits {
+    /// The directory with this path, which is added. `None` if it is too deep.
+    fn at(&mut self, path: &[u8]) -> Option<&mut Self> {
+        let mut at = self;
+        if path.is_empty() {
+            return Some(at);
+        }
+        if memchr::memchr_iter(b'/', path).count() >= MAX_DEPTH {
+            return None;
+        }
+        for name in path.split(|&byte| byte == b'/') {
+            if git_refuses(name) {
+                return None;
+            }
+            at = at.below.entry(name.into()).or_default();
+        }
+        Some(at)
+    }
+}
+
+/// Reason that a tree cannot be made.
+#[derive(Debug)]
+pub enum TreeProblem<E> {
+    /// The extra does not fit.
+    Unfit,
+    /// The error of a reader.
+    Unreadable(E),
+}
+
+/// Reader and writer of trees. A path names a directory of the tree that is read.
+pub trait TreeStore {
+    /// Error of the reader.
+    type Error;
+
+    /// Content of the tree `oid`, which is the directory `path` of the first parent.
+    ///
+    /// # Errors
+    ///
+    /// That it cannot be read.
+    fn read(&mut self, path: &[u8], oid: Oid) -> Result<Vec<u8>, Self::Error>;
+
+    /// Keeps a tree, and returns its id.
+    fn write(&mut self, content: Vec<u8>) -> Oid;
+}
+
+/// Tree that is made of `base`, the tree of the first parent, by changes of files, ascending by
+/// path, and by edits of the extra. `None` if it has no entries.
+///
+/// # Errors
+///
+/// [`TreeProblem`].
+pub fn edited<S: TreeStore>(
+    store: &mut S,
+    base: Option<Oid>,
+    changes: &[(&[u8], Option<TrackedFile>)],
+    edits: Option<&DirectoryEdits>,
+) -> Result<Option<Oid>, TreeProblem<S::Error>> {
+    directory(store, &mut Vec::new(), base, changes, edits)
+}
+
+fn directory<S: TreeStore>(
+    store: &mut S,
+    path: &mut Vec<u8>,
+    base: Option<Oid>,
+    changes: &[(&[u8], Option<TrackedFile>)],
+    edits: Option<&DirectoryEdits>,
+) -> Result<Option<Oid>, TreeProblem<S::Error>> {
+    let mut entries = match base {
+        Some(oid) if oid != Oid::EMPTY_TREE => {
+            let content = store.read(path, oid).map_err(TreeProblem::Unreadable)?;
+            Entries::parse(&content).ok_or(TreeProblem::Unfit)?
+        }
+        _ => Entries::default(),
+    };
+    let start = if path.is_empty() { 0 } else { path.len() + 1 };
+    let mut below: BTreeMap<&[u8], (usize, usize)> = BTreeMap::new();
+    let mut removed: BTreeSet<&[u8]> = BTreeSet::new();
+    for (at, (changed, file)) in changes.iter().enumerate() {
+        let rest = &changed[start..];
+        if let Some(end) = memchr::memchr(b'/', rest) {
+            below.entry(&rest[..end]).or_insert((at, at)).1 = at + 1;
+        } else if file.is_none() {
+            removed.insert(rest);
+        }
+    }
+    for name in edits.iter().flat_map(|edits| edits.below.keys()) {
+        below.entry(name).or_insert((0, 0));
+    }
+    for (name, (from, to)) in below {
+        let len = path.len();
+        if len > 0 {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        let edits = edits.and_then(|edits| edits.below.get(name));
+        // changes of one directory are in a row
+        let made = directory(store, path, entries.directory(name), &changes[from..to], edits)?;
+        path.truncate(len);
+        // a directory of the extra alone does not replace a file
+        let is_file = matches!(entries.kind(name), Some(TreeEntryKind::File(_)));
+        if made.is_some() && is_file && !removed.contains(name) {
+            return Err(TreeProblem::Unfit);
+        }
+        entries.set_directory(name, made);
+    }
+    for (changed, file) in changes {
+        let rest = &changed[start..];
+        if memchr::memchr(b'/', rest).is_none() {
+            entries.set_file(rest, *file);
+        }
+    }
+    for edit in edits.iter().flat_map(|edits| &edits.edits) {
+        entries.edit(edit).ok_or(TreeProblem::Unfit)?;
+    }
+    if entries.0.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(store.write(entries.content())))
+}
+
+/// Edits that the tree `new` needs beside the changes of files from `old`, the tree of the first
+/// parent. Equal directories are not read.
+///
+/// # Errors
+///
+/// The errors of `read`, which gets the id of a tree.
+pub fn edits_between<E>(
+    old: Option<Oid>,
+    new: Option<Oid>,
+    read: &mut impl FnMut(Oid) -> Result<Vec<u8>, E>,
+) -> Result<DirectoryEdits, E> {
+    let mut found = DirectoryEdits::default();
+    if old == new {
+        return Ok(found);
+    }
+    let mut entries = |oid: Option<Oid>| match oid {
+        Some(oid) if oid != Oid::EMPTY_TREE => Ok(Entries::parse(&read(oid)?).unwrap_or_default()),
+        _ => Ok(Entries::default()),
+    };
+    let (one, two) = (entries(old)?, entries(new)?);
+    let mut names: Vec<_> = one.0.keys().chain(two.0.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let (before, after) = (one.0.get(name), two.0.get(name));
+        if before == after {
+            continue;
+        }
+        let mut computed = Entries::default();
+        if let Some(entry) = before {
+            computed.0.insert(name.clone(), entry.clone());
+        }
+        let kinds = (one.kind(name), two.kind(name));
+        // a file takes the place of a directory
+        if !matches!(kinds.1, Some(TreeEntryKind::File(_)))
+            && (one.directory(name).is_some() || two.directory(name).is_some())
+        {
+            let below = edits_between(one.directory(name), two.directory(name), read)?;
+            if !below.is_empty() {
+                found.below.insert(name.clone(), below);
+            }
+            computed.set_directory(name, two.directory(name));
+        }
+        let file = match (kinds.1, after) {
+            (Some(TreeEntryKind::File(flag)), Some((_, oid))) => Some((flag, *oid)),
+            _ => None,
+        };
+        computed.set_file(name, file);
+        if computed.0.get(name) != after {
+            let (mode, oid) = after.cloned().unwrap_or((REMOVAL.into(), Oid::from_bytes([0; 20])));
+            found.edits.push(ExtraEdit { mode, name: name.clone(), oid });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+    use sha1lanes::{Message, digest_one};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory(HashMap<Oid, Vec<u8>>);
+
+    impl TreeStore for Memory {
+        type Error = std::convert::Infallible;
+
+        fn read(&mut self, _path: &[u8], oid: Oid) -> Result<Vec<u8>, Self::Error> {
+            Ok(self.0[&oid].clone())
+        }
+
+        fn write(&mut self, content: Vec<u8>) -> Oid {
+            let head = format!("tree {}\0", content.len());
+            let oid =
+                Oid::from_bytes(digest_one(Message { head: head.as_bytes(), body: &content }));
+            self.0.insert(oid, content);
+            oid
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Item {
+        Leaf(&'static [u8], u8),
+        Directory(BTreeMap<String, Item>),
+    }
+
+    fn items() -> impl Strategy<Value = BTreeMap<String, Item>> {
+        let modes = ["100644", "100755", "120000", "100664", "0100644", "160000", "100600"];
+        let leaf = (prop::sample::select(modes.to_vec()), 1_u8..3)
+            .prop_map(|(mode, id)| Item::Leaf(mode.as_bytes(), id));
+        let name = || prop::sample::select(vec!["a", "b", "a-", "c"]).prop_map(str::to_owned);
+        let tree = leaf.prop_recursive(3, 24, 4, move |inner| {
+            btree_map(name(), inner, 0..4).prop_map(Item::Directory)
+        });
+        btree_map(name(), tree, 0..5)
+    }
+
+    fn written(store: &mut Memory, items: &BTreeMap<String, Item>) -> Oid {
+        let mut entries = Entries::default();
+        for (name, item) in items {
+            let entry = match item {
+                Item::Leaf(mode, id) => ((*mode).into(), Oid::from_bytes([*id; 20])),
+                Item::Directory(below) => (DIRECTORY.into(), written(store, below)),
+            };
+            entries.0.insert(name.as_bytes().into(), entry);
+        }
+        store.write(entries.content())
+    }
+
+    /// Files below a tree, as a manifest has them.
+    fn files(store: &Memory, oid: Oid, path: &[u8], found: &mut BTreeMap<Vec<u8>, TrackedFile>) {
+        for (name, entry) in Entries::parse(&store.0[&oid]).expect("is a tree").0 {
+            let path = [path, &name].concat();
+            match kind_of(&entry.0, &entry.1) {
+                Some(TreeEntryKind::File(flag)) => {
+                    found.insert(path, (flag, entry.1));
+                }
+                Some(TreeEntryKind::Directory) => {
+                    files(store, entry.1, &[&*path, b"/"].concat(), found);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    type Changes = Vec<(Vec<u8>, Option<TrackedFile>)>;
+
+    fn changes(store: &Memory, old: Oid, new: Oid) -> Changes {
+        let (mut one, mut two) = (BTreeMap::new(), BTreeMap::new());
+        files(store, old, b"", &mut one);
+        files(store, new, b"", &mut two);
+        let mut paths: Vec<_> = one.keys().chain(two.keys()).cloned().collect();
+        paths.sort();
+        paths.dedup();
+        paths.retain(|path| one.get(path) != two.get(path));
+        paths.into_iter().map(|path| (path.clone(), two.get(&path).copied())).collect()
+    }
+
+    fn stored(root: Oid, edits: DirectoryEdits) -> TreeValue {
+        let extra = TreeValue { root, edits }.stored().expect("is short");
+        let text = [b"0".repeat(40), b"\nme\n0 0 git.tree:".to_vec(), extra, b"\n\n".to_vec()];
+        let text = text.concat();
+        TreeValue::of(&Changeset::parse(&text).expect("well-formed")).expect("is there")
+    }
+
+    proptest! {
+        #[test]
+        fn any_tree_comes_back(old in items(), new in items()) {
+            let mut store = Memory::default();
+            store.write(Vec::new());
+            let (old, new) = (written(&mut store, &old), written(&mut store, &new));
+            let mut read = |oid: Oid| Ok::<_, std::convert::Infallible>(store.0[&oid].clone());
+            let Ok(edits) = edits_between(Some(old), Some(new), &mut read);
+            let changes = changes(&store, old, new);
+            let changes: Vec<_> = changes.iter().map(|(path, file)| (&**path, *file)).collect();
+            let value = stored(new, edits);
+            let edits = (!value.edits.is_empty()).then_some(&value.edits);
+            let back = edited(&mut store, Some(old), &changes, edits).expect("fits");
+            prop_assert_eq!(back.unwrap_or(Oid::EMPTY_TREE), new);
+        }
+
+        #[test]
+        fn edits_change_no_file(
+            old in items(),
+            forged in vec((prop::sample::select(vec!["", "a", "b/a"]), "[ab]", 0_usize..5, 1_u8..3), 0..4),
+        ) {
+            let modes = ["0", "100644", "100755", "40000", "160000"];
+            let mut store = Memory::default();
+            store.write(Vec::new());
+            let old = written(&mut store, &old);
+            let mut edits = DirectoryEdits::default();
+            for (path, name, mode, id) in forged {
+                let (mode, oid) = (modes[mode].as_bytes().into(), Oid::from_bytes([id; 20]));
+                let name = name.as_bytes().into();
+                edits.at(path.as_bytes()).expect("is short").edits.push(ExtraEdit { mode, name, oid });
+            }
+            if let Ok(Some(new)) = edited(&mut store, Some(old), &[], Some(&edits)) {
+                prop_assert_eq!(changes(&store, old, new), Changes::new());
+            }
+        }
+    }
+}

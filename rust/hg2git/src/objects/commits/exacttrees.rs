@@ -1,0 +1,409 @@
+//! Trees with entries that manifests do not have, by the rules of [`dialect::exact::tree`].
+//!
+//! Such a tree needs the tree of the first parent, and the files that changed since. Trees of this
+//! run are kept, in files if there is no memory; trees of earlier runs are read from the packs. A
+//! run without such trees keeps nothing.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use dialect::exact::tree::{
+    TrackedFile, TreeEntries, TreeProblem, TreeStore, TreeValue, edited, file_of, is_directory,
+    tree_entries,
+};
+use gitpack::pack::Objects;
+use gitpack::tree::{Mode, push_entry};
+use gitpack::{ObjectKind, Oid, object_header};
+use parallel::{Budget, Buffer};
+use revlog::{Changeset, Node, Parents, Rev, Scratch, Texts};
+use sha1lanes::{Message, digest_one};
+
+use crate::error::{Error, Result};
+use crate::map::segment::Table;
+use crate::objects::directory::{EntryTarget, TrackedDirectory};
+use crate::objects::history::{Batch, Sources};
+use crate::objects::object::Object;
+use crate::objects::trees::Purpose;
+use crate::read::changelog::parse;
+use crate::read::files::FileTable;
+use crate::read::manifests::ChangesetTree;
+use crate::read::names::Names;
+
+/// Longest tree that is read, in bytes.
+const MOST_TREE_BYTES: usize = 16 << 20;
+
+/// A directory of a manifest, as a tree without extras.
+#[derive(Clone, Debug)]
+enum Plain {
+    Empty,
+    Tracked(Arc<TrackedDirectory>),
+    /// In a pack of an earlier run.
+    Stored(Oid),
+}
+
+impl Plain {
+    fn of(directory: &Arc<TrackedDirectory>) -> Self {
+        if directory.entries.is_empty() {
+            return Self::Stored(directory.tree(Purpose::Git).oid); // not read by this run
+        }
+        Self::Tracked(Arc::clone(directory))
+    }
+
+    fn oid(&self) -> Oid {
+        match self {
+            Self::Empty => Oid::EMPTY_TREE,
+            Self::Tracked(directory) => directory.tree(Purpose::Git).oid,
+            Self::Stored(oid) => *oid,
+        }
+    }
+}
+
+/// Trees of a first parent: with extras, and without.
+#[derive(Clone, Debug)]
+struct Before {
+    tree: Oid,
+    plain: Plain,
+}
+
+/// Maker of the trees of a run's changesets.
+pub(super) struct ExactTrees<'a> {
+    sources: &'a Sources<'a>,
+    names: &'a Names,
+    files: &'a FileTable,
+    packs: OnceCell<Objects>,
+    /// Number of changesets that still need the directory of a manifest, by its position.
+    uses: HashMap<usize, u32>,
+    roots: HashMap<usize, Plain>,
+    /// Trees of this run's changesets, if they differ from those of their manifests.
+    shown: HashMap<Rev, Oid>,
+    /// First parents of earlier runs.
+    earlier: HashMap<Rev, Before>,
+    written: HashMap<Oid, Buffer>,
+}
+
+impl<'a> ExactTrees<'a> {
+    /// `None` if no changeset can have such a tree.
+    pub fn of(sources: &'a Sources<'a>, names: &'a Names, files: &'a FileTable) -> Option<Self> {
+        sources.exact_trees.as_ref()?;
+        let mut uses = HashMap::new();
+        let index = sources.changelog.index();
+        for (at, rev) in sources.revs.iter().enumerate() {
+            let parent = index.parents(*rev).0.and_then(|p1| sources.revs.binary_search(&p1).ok());
+            for at in [Some(at), parent].into_iter().flatten() {
+                if let ChangesetTree::Position(position) = sources.trees.get(at) {
+                    *uses.entry(position).or_insert(0) += 1;
+                }
+            }
+        }
+        Some(Self {
+            sources,
+            names,
+            files,
+            packs: OnceCell::new(),
+            uses,
+            roots: HashMap::new(),
+            shown: HashMap::new(),
+            earlier: HashMap::new(),
+            written: HashMap::new(),
+        })
+    }
+
+    /// Keeps the directories of a batch that its changesets or later ones need.
+    pub fn keep(&mut self, batch: &Batch) {
+        for (at, manifest) in batch.manifests.iter().enumerate() {
+            let position = batch.first_manifest + at;
+            if self.uses.contains_key(&position) {
+                let root = manifest.root.as_ref().map_or(Plain::Empty, Plain::of);
+                self.roots.insert(position, root);
+            }
+        }
+    }
+
+    /// The tree of a changeset, whose manifest has the tree `plain`. New trees go to `objects`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] if a tree of an earlier run or a changeset cannot be read.
+    pub fn tree(
+        &mut self,
+        rev: Rev,
+        (drawn, plain): (ChangesetTree, Oid),
+        changeset: &Changeset<'_>,
+        objects: &mut Vec<Object>,
+    ) -> Result<Oid> {
+        let value = TreeValue::of(changeset);
+        let Parents(p1, _) = self.sources.changelog.index().parents(rev);
+        let before = match p1 {
+            Some(p1) => self.before(p1)?,
+            None => Before { tree: Oid::EMPTY_TREE, plain: Plain::Empty },
+        };
+        let tree = if value.is_none() && before.tree == before.plain.oid() {
+            plain
+        } else if value.is_none() && before.plain.oid() == plain {
+            before.tree
+        } else {
+            let after = self.plain(drawn);
+            self.made(rev, &before, (&after, plain), value.as_ref(), objects)?
+        };
+        if tree != plain {
+            self.shown.insert(rev, tree);
+        }
+        self.release(drawn);
+        if let Some(at) = p1.and_then(|p1| self.sources.revs.binary_search(&p1).ok()) {
+            self.release(self.sources.trees.get(at));
+        }
+        Ok(tree)
+    }
+
+    fn release(&mut self, tree: ChangesetTree) {
+        let ChangesetTree::Position(position) = tree else { return };
+        if let Some(left) = self.uses.get_mut(&position) {
+            *left -= 1;
+            if *left == 0 {
+                self.uses.remove(&position);
+                self.roots.remove(&position);
+            }
+        }
+    }
+
+    fn plain(&self, tree: ChangesetTree) -> Plain {
+        match tree {
+            ChangesetTree::Empty => Plain::Empty,
+            ChangesetTree::Known(oid) => Plain::Stored(oid),
+            ChangesetTree::Position(position) => {
+                self.roots.get(&position).cloned().unwrap_or(Plain::Empty)
+            }
+        }
+    }
+
+    fn before(&mut self, p1: Rev) -> Result<Before> {
+        let Sources { revs, trees, changelog, map, .. } = *self.sources;
+        if let Ok(at) = revs.binary_search(&p1) {
+            let plain = self.plain(trees.get(at));
+            let tree = self.shown.get(&p1).copied().unwrap_or_else(|| plain.oid());
+            return Ok(Before { tree, plain });
+        }
+        if let Some(before) = self.earlier.get(&p1) {
+            return Ok(before.clone());
+        }
+        let mut scratch = Scratch::default();
+        let text = Texts::new(changelog, &mut scratch, 0).get(p1)?.text;
+        let manifest = parse(changelog, p1, &text)?.manifest;
+        let plain = match map.oid(Table::Manifests, &manifest) {
+            Some(oid) => Plain::Stored(oid),
+            None => Plain::Empty,
+        };
+        let mut tree = plain.oid();
+        if self.sources.exact_trees.as_ref().is_some_and(|exact| exact.has_earlier) {
+            let commit = map.oid(Table::Changesets, &changelog.index().node(p1));
+            let content = match commit {
+                Some(oid) => self.stored(p1, ObjectKind::Commit, oid)?,
+                None => Vec::new(),
+            };
+            let digits = content.strip_prefix(b"tree ").and_then(|rest| rest.get(..40));
+            if let Some(node) = digits.and_then(Node::from_hex) {
+                tree = Oid::from_bytes(*node.as_bytes());
+            }
+        }
+        let before = Before { tree, plain };
+        self.earlier.insert(p1, before.clone());
+        Ok(before)
+    }
+
+    /// An object of an earlier run.
+    fn stored(&self, rev: Rev, kind: ObjectKind, oid: Oid) -> Result<Vec<u8>> {
+        let missing = |problem: &dyn std::fmt::Display| {
+            let what = format!("git object {oid} of its first parent: {problem}");
+            Error::from(self.sources.changelog.corrupt(rev, what))
+        };
+        let exact = self.sources.exact_trees.as_ref();
+        let packs = exact.map(|exact| exact.packs).ok_or_else(|| missing(&"no packs"))?;
+        let objects = match self.packs.get() {
+            Some(objects) => objects,
+            None => {
+                let opened = Objects::open(packs, MOST_TREE_BYTES).map_err(|it| missing(&it))?;
+                self.packs.get_or_init(|| opened)
+            }
+        };
+        let found = objects.read(kind, &oid).map_err(|problem| missing(&problem))?;
+        found.ok_or_else(|| missing(&"no pack has it"))
+    }
+
+    /// Content of a tree without extras.
+    fn content(&self, rev: Rev, plain: &Plain) -> Result<Vec<u8>> {
+        let directory = match plain {
+            Plain::Empty => return Ok(Vec::new()),
+            Plain::Stored(oid) if *oid == Oid::EMPTY_TREE => return Ok(Vec::new()),
+            Plain::Stored(oid) => return self.stored(rev, ObjectKind::Tree, *oid),
+            Plain::Tracked(directory) => directory,
+        };
+        let mut content = Vec::new();
+        for entry in directory.entries.iter() {
+            let (mode, oid) = match &entry.target {
+                EntryTarget::File(file, mode) => (*mode, self.files.oid(*file)),
+                EntryTarget::TrackedDirectory(below) => {
+                    (Mode::DIRECTORY, Some(below.tree(Purpose::Git).oid))
+                }
+                EntryTarget::Object(id) => (id.1, Some(id.0)),
+            };
+            let unconverted = || self.sources.changelog.corrupt(rev, "a file is not converted");
+            let oid = oid.ok_or_else(unconverted)?;
+            push_entry(&mut content, mode, self.names.get(entry.name), &oid);
+        }
+        Ok(content)
+    }
+
+    fn entries(&self, rev: Rev, plain: &Plain) -> Result<TreeEntries> {
+        let entries = tree_entries(&self.content(rev, plain)?);
+        Ok(entries.ok_or_else(|| self.sources.changelog.corrupt(rev, "its tree is malformed"))?)
+    }
+
+    /// The directory in another one with this name and id.
+    fn below(&self, plain: &Plain, name: &[u8], oid: Oid) -> Plain {
+        if let Plain::Tracked(directory) = plain
+            && let Some(entry) = directory.entries.find(self.names, name, true)
+            && let EntryTarget::TrackedDirectory(below) = &entry.target
+        {
+            return Plain::of(below);
+        }
+        Plain::Stored(oid)
+    }
+
+    /// Adds the files that differ between two directories.
+    fn compare(
+        &self,
+        rev: Rev,
+        (one, two): (&Plain, &Plain),
+        path: &mut Vec<u8>,
+        changes: &mut Vec<(Vec<u8>, Option<TrackedFile>)>,
+    ) -> Result<()> {
+        if one.oid() == two.oid() {
+            return Ok(());
+        }
+        let (before, after) = (self.entries(rev, one)?, self.entries(rev, two)?);
+        let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let entries = [before.get(name), after.get(name)];
+            if entries[0] == entries[1] {
+                continue;
+            }
+            let len = path.len();
+            if len > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            let [was, is] = entries.map(|entry| entry.and_then(file_of));
+            if was.is_some() || is.is_some() {
+                changes.push((path.clone(), is));
+            }
+            let [old, new] = entries.map(|entry| entry.filter(|(mode, _)| is_directory(mode)));
+            if old.is_some() || new.is_some() {
+                let of = |plain, entry: Option<&(Box<[u8]>, Oid)>| {
+                    entry.map_or(Plain::Empty, |(_, oid)| self.below(plain, name, *oid))
+                };
+                self.compare(rev, (&of(one, old), &of(two, new)), path, changes)?;
+            }
+            path.truncate(len);
+        }
+        Ok(())
+    }
+
+    fn made(
+        &mut self,
+        rev: Rev,
+        before: &Before,
+        (after, plain): (&Plain, Oid),
+        value: Option<&TreeValue>,
+        objects: &mut Vec<Object>,
+    ) -> Result<Oid> {
+        let mut changes = Vec::new();
+        self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut changes)?;
+        changes.sort();
+        let changes: Vec<(&[u8], Option<TrackedFile>)> =
+            changes.iter().map(|(path, file)| (&**path, *file)).collect();
+        for edits in [value.map(|value| &value.edits), None] {
+            if edits.is_none() && before.tree == before.plain.oid() {
+                return Ok(plain);
+            }
+            let mut run = RunTrees { trees: self, rev, before, made: Vec::new() };
+            let found = edited(&mut run, Some(before.tree), &changes, edits);
+            let made = run.made;
+            let root = match found {
+                Ok(root) => root.unwrap_or(Oid::EMPTY_TREE),
+                Err(TreeProblem::Unfit) if edits.is_some() => continue,
+                Err(TreeProblem::Unfit) => return Ok(plain),
+                Err(TreeProblem::Unreadable(error)) => return Err(error),
+            };
+            if edits.is_some() && value.is_none_or(|value| value.root != root) {
+                continue;
+            }
+            for (oid, payload) in made {
+                self.keep_tree(oid, &payload)?;
+                let kind = ObjectKind::Tree;
+                objects.push(Object { kind, oid, base: None, payload, purpose: Purpose::Git });
+            }
+            return Ok(root);
+        }
+        Ok(plain)
+    }
+
+    fn keep_tree(&mut self, oid: Oid, content: &[u8]) -> Result<()> {
+        if self.written.contains_key(&oid) {
+            return Ok(());
+        }
+        let budget = self.sources.exact_trees.as_ref().map(|exact| Arc::clone(&exact.budget));
+        let mut buffer = Buffer::new(budget);
+        buffer.extend_from_slice(content)?;
+        self.written.insert(oid, buffer);
+        Ok(())
+    }
+}
+
+/// Sources of trees with extras.
+pub(crate) struct ExactSources<'a> {
+    /// The directory of all packs.
+    pub packs: &'a parallel::Directory,
+    /// Whether earlier runs may have written such trees.
+    pub has_earlier: bool,
+    /// Memory for trees of this run.
+    pub budget: Arc<Budget>,
+}
+
+/// Trees of the first parent of a changeset, and those made for it.
+struct RunTrees<'r, 'a> {
+    trees: &'r ExactTrees<'a>,
+    rev: Rev,
+    before: &'r Before,
+    made: Vec<(Oid, Vec<u8>)>,
+}
+
+impl TreeStore for RunTrees<'_, '_> {
+    type Error = Error;
+
+    fn read(&mut self, path: &[u8], oid: Oid) -> Result<Vec<u8>> {
+        if let Some(content) = self.trees.written.get(&oid) {
+            return Ok(content.to_vec());
+        }
+        let mut plain = self.before.plain.clone();
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            plain = match self.trees.below(&plain, name, oid) {
+                Plain::Stored(_) => return self.trees.stored(self.rev, ObjectKind::Tree, oid),
+                below => below,
+            };
+        }
+        if plain.oid() == oid {
+            return self.trees.content(self.rev, &plain);
+        }
+        self.trees.stored(self.rev, ObjectKind::Tree, oid)
+    }
+
+    fn write(&mut self, content: Vec<u8>) -> Oid {
+        let head = object_header(ObjectKind::Tree, content.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
+        self.made.push((oid, content));
+        oid
+    }
+}

@@ -1,0 +1,213 @@
+"""``amalgam.git.push-exact``: commits that changesets cannot express come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import git, hg, publish_commits
+from testlib.mirrors import ids
+from testlib.pushing import Clone, PushServer, pushable
+from testlib.randomcommits import EMPTY_TREE, GitObjects, write_object
+
+from .test_refusals import COMMITS
+
+pytestmark = pytest.mark.slow
+
+#: Commits of the list of refusals that git's own receive check refuses, too.
+REFUSED = {
+    *("no-space", "zeros", "nested", "bracket", "nobody", "no-mail", "long-zone"),
+    *("negative", "overflow", "no-zone", "no-date"),
+}
+SIGNED = b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ\n -----END PGP SIGNATURE-----\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[PushServer]:
+    with pushable(tmp_path, "--config=amalgam.git.push-exact=yes") as served:
+        yield served
+        served.check()
+
+
+@pytest.fixture
+def clone(server: PushServer) -> Clone:
+    return server.clone()
+
+
+@pytest.fixture
+def objects(clone: Clone) -> GitObjects:
+    return GitObjects(clone.root / ".git")
+
+
+def test_commits_come_back_from_any_server(
+    server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
+) -> None:
+    base = clone.head()
+    made = {
+        name: objects.commit(base, **given)  # type: ignore[arg-type]
+        for name, (given, _sentence) in COMMITS.items()
+    }
+    made["signed-merge"] = objects.commit(base, made["signed"], headers=SIGNED)
+    made["above"] = objects.commit(made["signed-merge"], message=b"plain\n")
+    specs = [f"{oid}:refs/heads/{name}" for name, oid in made.items()]
+    said = clone.push(*specs).stderr.decode()
+    accepted = {name: oid for name, oid in made.items() if name not in REFUSED}
+    assert {name for name in made if f"-> {name} (commit " in said} == REFUSED
+    there = branches_of(server.clone("again"))
+    assert there.pop("default") in accepted.values()
+    assert there == accepted
+    assert not git(server.store, "for-each-ref", "refs/cinnabar")
+    assert "extras name commits" in server.hg("admin::amalgam")
+
+    other = tmp_path / "other"
+    hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
+    publish_commits(other)
+    hg(other, "git::export")
+    assert ids(other) == ids(server.root)
+
+
+def branches_of(clone: Clone) -> dict[str, str]:
+    """The remote branches of a clone."""
+    form = "--format=%(refname:lstrip=3) %(objectname)"
+    lines = clone.git("for-each-ref", form, "refs/remotes/origin").splitlines()
+    return {name: oid for name, oid in map(str.split, lines) if name != "HEAD"}
+
+
+def test_extras_that_do_not_fit_are_ignored(
+    server: PushServer, clone: Clone, objects: GitObjects
+) -> None:
+    """Those of another parent, of another description, and of another changeset."""
+    signed = objects.commit(clone.head(), headers=SIGNED, message=b"signed\n")
+    clone.pushed(f"{signed}:refs/heads/signed")
+    template = "{extras % '{key}={value|stringify}\n'}"
+    extras = server.hg("log", "-r", "signed", "-T", template)
+    assert f"git.commit=1 {signed} " in extras
+    script = server.root.parent / "forge.py"
+    script.write_text(FORGE)
+    before = ids(server.root)
+    server.hg(f"--config=extensions.forge={script}", "forge", "signed")
+    server.hg("git::export")
+    after = ids(server.root)
+    assert {node: after[node] for node in before} == before
+    forged = after.keys() - before.keys()
+    assert len(forged) == 3
+    for node in forged:
+        text = git(server.store, "cat-file", "commit", after[node])
+        assert b"gpgsig" not in text
+
+
+FORGE = """
+from mercurial import context, registrar, scmutil
+
+cmdtable = {}
+command = registrar.command(cmdtable)
+
+
+@command(b"forge", [], b"REV")
+def forge(ui, repo, rev):
+    signed = scmutil.revsingle(repo, rev)
+    with repo.wlock(), repo.lock(), repo.transaction(b"forge"):
+        for parent, text, extra in [
+            (signed.node(), b"signed", {}),
+            (signed.p1().node(), b"other", {}),
+            (signed.p1().node(), b"signed", {b"source": b"x"}),
+        ]:
+            made = context.memctx(
+                repo,
+                (parent, None),
+                text,
+                [],
+                lambda repo, ctx, path: None,
+                user=signed.user(),
+                date=signed.date(),
+                extra={**signed.extra(), **extra},
+            )
+            repo.commitctx(made)
+"""
+
+
+def test_trees_come_back_and_mercurial_users_keep_submodules(
+    server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
+) -> None:
+    base = clone.head()
+    files = (b"100644", b"file0"), (b"100644", b"file1")
+    below = objects.tree((b"100664", b"old"), (b"160000", b"sub", "1" * 40))
+    links = objects.tree((b"160000", b"only", "2" * 40))
+    empty = (b"40000", b"e", EMPTY_TREE)
+    first = objects.tree(
+        *((b"40000", b"dir", below), empty, *files, (b"040000", b"links", links))
+    )
+    made = {"first": objects.commit(base, tree=first)}
+    # one file changes: all other entries stay
+    below = objects.tree(
+        (b"100644", b"old", other(objects)), (b"160000", b"sub", "1" * 40)
+    )
+    second = objects.tree(
+        *((b"40000", b"dir", below), empty, *files, (b"040000", b"links", links))
+    )
+    made["second"] = objects.commit(made["first"], tree=second)
+    moved = objects.tree((b"100644", b"old"), (b"160000", b"sub", "3" * 40))
+    third = objects.tree((b"40000", b"dir", moved), *files, (b"160000", b"x", "4" * 40))
+    made["third"] = objects.commit(made["second"], tree=third)
+    # a submodule becomes a file, and a directory a submodule
+    fourth = objects.tree((b"160000", b"dir", "5" * 40), *files, (b"120000", b"x"))
+    made["fourth"] = objects.commit(made["third"], tree=fourth)
+    made["merge"] = objects.commit(made["fourth"], made["third"], tree=third)
+    for name in ("first", "third", "merge", "second", "fourth"):
+        clone.pushed(f"{made[name]}:refs/heads/{name}")
+    there = branches_of(server.clone("again"))
+    assert {name: there[name] for name in made} == made
+    node = server.node(made["second"])
+    assert "git.tree" not in server.hg("log", "-r", node, "-T", "{extras}")
+
+    server.hg("update", "-q", "third")
+    assert not server.hg("status")
+    (server.root / "dir" / "old").write_text("by hg\n")
+    server.hg("commit", "-m", "by hg")
+    server.hg("git::export")
+    commit = ids(server.root)[server.hg("log", "-r", ".", "-T", "{node}")]
+    listed = git(server.store, "ls-tree", "-r", commit).decode()
+    assert listed.count("160000 commit") == 2
+
+    other_root = tmp_path / "other"
+    hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
+    publish_commits(other_root)
+    hg(other_root, "git::export")
+    assert ids(other_root) == ids(server.root)
+
+
+def test_merges_of_many_parents_are_chains(
+    server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
+) -> None:
+    base = clone.head()
+    entry = b"100644", b"file0"
+    sides = [
+        objects.commit(base, tree=objects.tree((b"100644", b"%d" % number), entry))
+        for number in range(1, 5)
+    ]
+    names = [(b"100644", b"%d" % number) for number in range(1, 5)]
+    tree = objects.tree(*names, entry, (b"160000", b"sub", "1" * 40))
+    made = {
+        "three": objects.commit(*sides[:3], tree=tree),
+        "five": objects.commit(base, *sides, tree=tree, headers=SIGNED),
+        "same": objects.commit(sides[0], sides[1], sides[1], tree=tree),
+    }
+    made["above"] = objects.commit(made["five"], made["three"], tree=tree)
+    clone.pushed(*(f"{oid}:refs/heads/{name}" for name, oid in made.items()))
+    there = branches_of(server.clone("again"))
+    assert {name: there[name] for name in made} == made
+    ancestors = server.hg("log", "-r", "::five", "-T", "{node}\n").split()
+    assert {server.node(oid) for oid in sides} < {*ancestors}
+    server.hg("update", "-q", "five")
+    assert not server.hg("status")
+
+    hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
+    publish_commits(tmp_path / "other")
+    hg(tmp_path / "other", "git::export")
+    assert ids(tmp_path / "other") == ids(server.root)
+
+
+def other(objects: GitObjects) -> str:
+    """Another blob."""
+    return write_object(objects.path, "blob", b"other\n")
