@@ -318,7 +318,7 @@ def _all(
         place = scratch / f"git{number}"
         place.mkdir()
         bare = place / "project.git"
-        git(place, "clone", "-q", "--mirror", str(source), str(bare))
+        git(place, "clone", "-q", "--mirror", str(source.absolute()), str(bare))
         heads = git(bare, "rev-list", "--no-walk", "--branches", "--tags").decode()
         outcome = Outcome(str(source))
         yield "given", imported(peer, bare, heads.split(), outcome)
