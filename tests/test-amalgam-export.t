@@ -113,7 +113,7 @@ Bad options get one line and a hint:
   $ cd .. && hg init other && cd other
   $ hg git::export --dialect fluent
   abort: unknown dialect 'fluent'
-  (allowed: cinnabar)
+  (allowed: cinnabar, hggit)
   [10]
   $ hg git::export --config amalgam.git.refs=everything
   config error: invalid value 'everything' for amalgam.git.refs (expected bookmarks, tips, heads or tags)

@@ -46,12 +46,13 @@ def test_defaults(ui: Any) -> None:
 
 
 REFS = b"bookmarks, tips, heads or tags"
+DIALECTS = b"cinnabar or hggit"
 
 
 @pytest.mark.parametrize(
     ("item", "value", "expected", "hint"),
     [
-        (b"git.dialect", b"cinabar", b"cinnabar", b"did you mean 'cinnabar'?"),
+        (b"git.dialect", b"cinabar", DIALECTS, b"did you mean 'cinnabar'?"),
         (b"git.export", b"pubic", b"served or public", b"did you mean 'public'?"),
         (b"git.export", b"nothing", b"served or public", None),
         (b"git.export", b"", b"served or public", None),

@@ -21,7 +21,7 @@ METADATA_DIALECT = b"cinnabar"
 """The dialect whose commits have git-cinnabar's ids, and its metadata beside them."""
 HGGIT_DIALECT = b"hggit"
 """The dialect whose commits and changesets have hg-git's ids."""
-DIALECTS = (METADATA_DIALECT,)
+DIALECTS = (METADATA_DIALECT, HGGIT_DIALECT)
 """All dialects, as the core names them (``rust/capi/src/jobs.rs``)."""
 PREFAULTS = (b"none", b"willneed", b"populate")
 STORE = (
@@ -72,7 +72,8 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         METADATA_DIALECT,
         _UNTRUSTED,
         b"The rules that decide the commit ids. ``cinnabar``: the ids that"
-        b" git-cinnabar computes.",
+        b" git-cinnabar computes. ``hggit``: those that hg-git gives. Each has a git"
+        b" repository of its own, and only the configured one is served.",
     ),
     (
         b"amalgam.git.check-texts",

@@ -296,7 +296,7 @@ def of_history(
 
 
 def _oids(oidmap: OidMap, nodes: Sequence[bytes]) -> list[bytes]:
-    oids = [oid for oid in oidmap.oids(nodes) if oid is not None]
-    if len(oids) != len(nodes):
+    oids = oidmap.oids(nodes)
+    if None in oids and not all(oidmap.has(nodes)):
         raise BehindError
-    return oids
+    return [oid for oid in oids if oid is not None]

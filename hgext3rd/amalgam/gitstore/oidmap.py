@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 ID_LEN = 20
 _NONE = bytes(ID_LEN)
+_NO_COMMIT = b"\xff" * ID_LEN
 _PREFIX_LEN = ID_LEN + 1
 _PAIR_LEN = 2 * ID_LEN
 _MATCH_LEN = 1 + 2 * _PAIR_LEN
@@ -131,7 +132,19 @@ class OidMap:
     def oids(
         self, nodes: Sequence[bytes], table: Table = Table.CHANGESETS
     ) -> list[bytes | None]:
-        """Return the oid for each of ``nodes``, in their order; ``None`` if unknown."""
+        """Return the oid for each of ``nodes``, in their order; ``None`` if unknown.
+
+        And for changesets that have no commit in their dialect.
+        """
+        found = self._oids(nodes, table)
+        return [None if oid == _NO_COMMIT else oid for oid in found]
+
+    def has(self, nodes: Sequence[bytes]) -> list[bool]:
+        """Return whether each of these changesets is there, even without a commit."""
+        found = self._oids(nodes, Table.CHANGESETS)
+        return [oid is not None for oid in found]
+
+    def _oids(self, nodes: Sequence[bytes], table: Table) -> list[bytes | None]:
         return self._batch(
             lambda out, joined: errors.call(
                 lib.amalgam_map_oids, *out, self._handle, table, *joined

@@ -154,9 +154,11 @@ class ExportPlan(Record):
         below = self.public.known_below(repo, docket.base.seen)
         nodes = self.allowed.nodes_above(repo, below)
         with contextlib.closing(maps.open(docket.base.segments)) as oidmap:
-            oids = oidmap.oids(nodes)
+            known = oidmap.has(nodes)
             there = oidmap.count(Table.CHANGESETS)
-        new = [node for node, oid in zip(nodes, oids, strict=True) if oid is None]
+        new = [
+            node for node, is_known in zip(nodes, known, strict=True) if not is_known
+        ]
         if there == self.public.changesets(below) + len(nodes) - len(new):
             return False
         selection.check_texts(repo, new)

@@ -17,7 +17,6 @@ from mercurial.i18n import _
 
 from .. import locking
 from ..config import GitConfig
-from ..configitems import METADATA_DIALECT
 from ..files import Directory, Placement, Unusable
 from ..trust import Trust
 from . import censorship, plan, selection
@@ -218,5 +217,7 @@ class GitStore:
 
 def has_foreign_ids(repo: RepoT) -> bool:
     """Return whether exported commits have other ids than git-cinnabar's."""
-    store = GitStore(repo, GitConfig.from_ui(repo.ui, METADATA_DIALECT))
-    return store.adopted.exists() or store.docket().has_foreign_ids
+    config = GitConfig.from_ui(repo.ui)
+    store = GitStore(repo, config)
+    is_other = not config.keeps_metadata or store.adopted.exists()
+    return is_other or store.docket().has_foreign_ids

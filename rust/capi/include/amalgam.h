@@ -342,8 +342,8 @@ enum amalgam_status amalgam_map_count(uint64_t *count,
                                       uint32_t table,
                                       struct amalgam_error *error);
 
-// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have
-// 20 bytes.
+// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent, and ones if it is
+// a changeset without a commit. All ids have 20 bytes.
 //
 // # Safety
 //

@@ -3,7 +3,9 @@
 use std::ffi::c_void;
 
 use gitpack::Oid;
-use hg2git::{Comparison, Difference, Matches, OidMap, Pair, Prefix, Side, TABLES, Table};
+use hg2git::{
+    Comparison, Difference, Matches, NO_COMMIT, OidMap, Pair, Prefix, Side, TABLES, Table,
+};
 use revlog::Node;
 
 use crate::buffers::{self, AnswerBytes};
@@ -85,8 +87,8 @@ pub unsafe extern "C" fn amalgam_map_count(
     unsafe { entry(error, body) }
 }
 
-/// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent. All ids have
-/// 20 bytes.
+/// Writes the oid of each of `hg_nodes` in `table` to `oids`; zeros if it is absent, and ones if it is
+/// a changeset without a commit. All ids have 20 bytes.
 ///
 /// # Safety
 ///
@@ -118,7 +120,8 @@ pub unsafe extern "C" fn amalgam_map_oids(
                 return Err(Failure::bug("nodes are not 20 bytes each"));
             }
             let found = hg_nodes.iter().map(|node| map.oid(table, &Node::from_bytes(*node)));
-            fill(oids, found.map(|oid| oid.map(|oid| *oid.as_bytes())))
+            let bytes = |oid: Oid| if oid == NO_COMMIT { [0xff; 20] } else { *oid.as_bytes() };
+            fill(oids, found.map(|oid| oid.map(bytes)))
         })
     };
     // SAFETY: as the caller promises.

@@ -4,18 +4,22 @@
 //! `docs/decisions/hggit.rst` has the cases in which they are not followed.
 
 mod commit;
+mod delta;
 mod difflib;
 mod identity;
 mod import;
 mod metadata;
+mod paths;
 mod submodules;
+mod subrepositories;
 mod texts;
 
 use self::import::ParsedCommit;
 pub use self::submodules::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use crate::{
-    ChangesetHistory, ChangesetInput, CommitInput, Dialect, ImportRules, JudgedCommit,
-    MOST_COMMIT_BYTES, MetadataKind, Reason, Unreadable,
+    ChangesetHistory, ChangesetInput, CommitInput, Dialect, FileChange, Files, ImportRules,
+    InheritedFile, JudgedCommit, MOST_COMMIT_BYTES, ManifestEdits, MetadataKind, Reason,
+    Unreadable,
 };
 
 /// The dialect.
@@ -27,6 +31,9 @@ impl Dialect for HgGit {
     const METADATA: Option<MetadataKind> = None;
     const HAS_UNIQUE_COMMITS: bool = false;
     const READS_COPIES: bool = true;
+    const EDITS_TREES: bool = true;
+    const INHERITED: Option<InheritedFile> =
+        Some(InheritedFile { name: paths::MODULES, sources: [paths::SUB, paths::STATE] });
     const IMPORT: Option<ImportRules> = Some(ImportRules {
         texts: |content, settings| ParsedCommit::of(content).texts(settings),
         accepts: import::accepts,
@@ -41,6 +48,19 @@ impl Dialect for HgGit {
         out: &mut Vec<u8>,
     ) -> Result<bool, Unreadable> {
         commit::write(out, input, history)
+    }
+
+    fn is_edited(path: &[u8]) -> bool {
+        paths::is_edited(path)
+    }
+
+    fn edit_tree(
+        &mut self,
+        changes: &[FileChange<'_>],
+        before: Option<&dyn Files>,
+        files: &dyn Files,
+    ) -> Result<ManifestEdits, Unreadable> {
+        subrepositories::edits(changes, before, files)
     }
 
     fn judge(content: &[u8]) -> JudgedCommit<'_> {

@@ -38,6 +38,9 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// Whether trees have other files than manifests, see [`Self::edit_tree`]. Not together with
     /// [`Self::METADATA`], which needs trees with the files of manifests.
     const EDITS_TREES: bool = false;
+    /// File that a commit may have from its first parent's commit. Not without
+    /// [`Self::EDITS_TREES`].
+    const INHERITED: Option<InheritedFile> = None;
     /// Copies that a changeset of a commit records.
     const COPIES: CopyRule = CopyRule::Nothing;
     /// Rules for changesets that are made as Mercurial's commit makes them. Without them, they are
@@ -70,9 +73,16 @@ pub trait Dialect: Default + Send + Sync + 'static {
         oid_of(content)
     }
 
+    /// Whether [`Self::edit_tree`] has to know of changes of this file.
+    #[must_use]
+    fn is_edited(_path: &[u8]) -> bool {
+        false
+    }
+
     /// Edits of the tree of a manifest, based on the edited tree of an earlier manifest.
     ///
-    /// `changes` has the files that differ between the two manifests. `before` has the files of the
+    /// Depends on the two manifests only. `changes` has the files that differ between them, if they
+    /// are [`Self::is_edited`], or at or below [`ManifestEdits::watched`]; it is not empty. `before` has the files of the
     /// earlier manifest; `None` if that is the empty one.
     ///
     /// # Errors
@@ -83,8 +93,8 @@ pub trait Dialect: Default + Send + Sync + 'static {
         _changes: &[FileChange<'_>],
         _before: Option<&dyn Files>,
         _files: &dyn Files,
-    ) -> Result<Vec<TreeEdit>, Unreadable> {
-        Ok(Vec::new())
+    ) -> Result<ManifestEdits, Unreadable> {
+        Ok(ManifestEdits::default())
     }
 
     /// Verdict on a commit object.
@@ -100,6 +110,18 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// Text of the changeset of a commit that [`Self::judge`] accepts, or [`exact::judge`] if
     /// `made` says so; `None` for other contents.
     fn changeset(content: &[u8], made: &ChangesetInput<'_>) -> Option<Vec<u8>>;
+}
+
+/// File in root directories that no manifest decides alone.
+///
+/// A commit has it as the edited tree has it, if that has it and one of the sources differs from
+/// the first parent's. Otherwise it has the file of the first parent's commit, if any.
+#[derive(Clone, Copy, Debug)]
+pub struct InheritedFile {
+    /// Its name.
+    pub name: &'static [u8],
+    /// Files of the root directory that it is made of.
+    pub sources: [&'static [u8]; 2],
 }
 
 /// Kinds of metadata beside commits, for readers of that metadata.
@@ -188,6 +210,22 @@ pub trait Files {
     ///
     /// [`Unreadable`].
     fn content(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Unreadable>;
+
+    /// Whether the manifest has a file or a directory of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`].
+    fn has(&self, path: &[u8]) -> Result<bool, Unreadable>;
+}
+
+/// Edits of a tree.
+#[derive(Clone, Debug, Default)]
+pub struct ManifestEdits {
+    /// The edits, one for each path.
+    pub edits: Vec<TreeEdit>,
+    /// Paths that need edits again if files change at them, or below them.
+    pub watched: Vec<Vec<u8>>,
 }
 
 /// Edit of a tree.

@@ -21,6 +21,7 @@ use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::{ConvertedChangesets, ExactSources};
 use crate::objects::history::{Sources, StoredStart};
+use crate::objects::inherited::Origin;
 use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
@@ -167,6 +168,21 @@ impl Run<'_> {
 
         let of_manifests = (manifest, directories);
         let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes)?;
+        let origin = Origin {
+            store: self.store,
+            changelog,
+            manifest,
+            directories,
+            map,
+            packs: request.packs,
+            revs,
+            trees: &trees,
+            plan: &plan,
+            changes: &changes,
+            edits,
+            files: &files,
+        };
+        let inherited = origin.inherited::<D>()?;
         let sources = Sources {
             store: self.store,
             changelog,
@@ -178,6 +194,7 @@ impl Run<'_> {
             plan: &plan,
             changes: &changes,
             edits,
+            inherited: inherited.as_ref(),
             collisions,
             aside_trees: metadata.as_ref().map(|_| &MANIFEST_TREES),
             stored_start: plan.start.and_then(|rev| {

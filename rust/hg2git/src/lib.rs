@@ -37,7 +37,7 @@ pub use export::{export, metadata_commit};
 pub use map::compare::{Comparison, Difference};
 pub use map::content::Access;
 pub use map::oidmap::{Matches, OidMap, Side};
-pub use map::segment::{Pair, Segment, TABLES, Table};
+pub use map::segment::{NO_COMMIT, Pair, Segment, TABLES, Table};
 pub use objects::commits::Displaced;
 pub use progress::{Phase, ProgressFn};
 pub use read::changelog::Selection;

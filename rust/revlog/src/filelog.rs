@@ -23,10 +23,13 @@ pub fn split_metadata(text: &[u8]) -> Split<'_> {
     Split { metadata: Some(&rest[..end]), content: &rest[end + MARK.len()..] }
 }
 
-/// Source of the copy that metadata records.
+/// Source of the copy that metadata records: its path and its revision are needed. A revision with a
+/// first parent is no copy (`filerevisioncopied` in `mercurial/utils/storageutil.py`).
 #[must_use]
 pub fn copy_source(metadata: &[u8]) -> Option<&[u8]> {
-    metadata.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"copy: "))
+    let mut lines = metadata.split(|byte| *byte == b'\n');
+    let has_rev = lines.clone().any(|line| line.starts_with(b"copyrev: "));
+    lines.find_map(|line| line.strip_prefix(b"copy: ")).filter(|_| has_rev)
 }
 
 #[cfg(test)]

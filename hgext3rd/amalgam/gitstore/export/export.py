@@ -262,7 +262,7 @@ class ExportRun:
                 node for node in nodes if wanted.allowed.has(self._repo, node)
             ]
             with contextlib.closing(self._store.open_map(docket)) as oidmap:
-                whole = None not in oidmap.oids(wanted_nodes)
+                whole = all(oidmap.has(wanted_nodes))
         whole = whole and (
             covers is None or metadatacommit.is_current(self._store, docket, covers)
         )
@@ -632,7 +632,7 @@ class ExportRun:
                 if known_below
                 else selection.heads(self._repo, self._store.config.export)
             )
-            whole = None not in oidmap.oids(new)
+            whole = all(oidmap.has(new))
         with contextlib.closing(self._store.maps.open(docket.base.segments)) as base:
             public = base.count(Table.CHANGESETS)
         if not whole:
@@ -752,6 +752,7 @@ class ExportRun:
         wanted = [node for node in nodes.values() if node is not None]
         with contextlib.closing(self._store.open_map(docket)) as oidmap:
             oids = oidmap.oids(wanted)
+            is_whole = None not in oids or all(oidmap.has(wanted))
         of_nodes = iter(oids)
         refs: dict[bytes, bytes | None] = {
             name: None if node is None else next(of_nodes)
@@ -769,7 +770,7 @@ class ExportRun:
             head=head,
             nodes={node for name, node in nodes.items() if node and refs[name]},
             too_long=too_long,
-            is_whole=None not in oids,
+            is_whole=is_whole,
             tips=None,
             source=source,
             found=found,

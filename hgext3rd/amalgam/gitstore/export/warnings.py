@@ -213,7 +213,13 @@ class ExportWarnings(Record):
         different: Sequence[DifferentFile] = ()
         if report.changesets:
             start = report.start
-            different = different_files(repo, start, selected.excluded)
+            found = different_files(repo, start, selected.excluded)
+            has_submodules = not store.config.keeps_metadata
+            different = [
+                it
+                for it in found
+                if it.kind is not DifferenceKind.SUBREPOSITORIES or not has_submodules
+            ]
         topics = 0
         if nodes is None and export == b"served":
             topics = selection.topics(repo)

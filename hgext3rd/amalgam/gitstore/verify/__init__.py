@@ -158,13 +158,15 @@ class _Verification:
             return
         view = selection.view_of(self._repo, self._store.config.export)
         nodes, head = refsmod.wanted(view, self._store.config.refs)
-        oids = dict(zip(nodes, oidmap.oids(list(nodes.values())), strict=True))
+        wanted = list(nodes.values())
+        oids = dict(zip(nodes, oidmap.oids(wanted), strict=True))
+        known = dict(zip(nodes, oidmap.has(wanted), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid}
         refs = with_metadata(refs, self._docket)
         names = ExpectedRefs(
             refs=refs,
             head=head,
-            pending={name: nodes[name] for name, oid in oids.items() if not oid},
+            pending={name: nodes[name] for name in nodes if not known[name]},
         )
         self._findings.refs = len(nodes)
         self._findings.add(names.check(self._repository, self._docket.named))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _BATCH = 50_000
 _PAIR_LEN = 2 * ID_LEN
+_NO_OBJECT = bytes(ID_LEN)
 
 # for each table, the kinds of its nodes and of its objects
 KINDS = {
@@ -78,9 +79,9 @@ class Served(Record):
 
     selected: Selection
     nodes: frozenset[bytes]
-    """Those that have a commit."""
+    """Those that are in it."""
     missing: tuple[tuple[int, bytes], ...]
-    """Those that have none: revision and node."""
+    """Those that are not: revision and node."""
 
     @classmethod
     def of(cls, repo: RepoT, oidmap: OidMap, selected: Selection) -> Served:
@@ -91,11 +92,13 @@ class Served(Record):
         missing = []
         while batch := list(itertools.islice(revs, _BATCH)):
             nodes = [node(rev) for rev in batch]
-            for rev, node_, oid in zip(batch, nodes, oidmap.oids(nodes), strict=True):
-                if oid is None:
-                    missing.append((rev, node_))
-                else:
+            for rev, node_, is_known in zip(
+                batch, nodes, oidmap.has(nodes), strict=True
+            ):
+                if is_known:
                     found.append(node_)
+                else:
+                    missing.append((rev, node_))
         return cls(selected, frozenset(found), tuple(missing))
 
     def check(
@@ -174,7 +177,7 @@ def check_objects(
         try:
             for table in Table:
                 kind = kinds[table][1] + b"\n"
-                for pairs, count in oidmap.pairs(table):
+                for pairs, count in _with_object(oidmap, table):
                     found = list(itertools.islice(process.stdout, count))
                     if len(found) < count:
                         complaints.seek(0)
@@ -192,11 +195,24 @@ def check_objects(
             process.wait()
 
 
+def _with_object(oidmap: OidMap, table: Table) -> Iterator[tuple[bytes, int]]:
+    """Yield the pairs of a table but for changesets without a commit."""
+    for pairs, count in oidmap.pairs(table):
+        if _NO_OBJECT not in pairs:
+            yield pairs, count
+            continue
+        starts = range(0, len(pairs), _PAIR_LEN)
+        each = [pairs[start : start + _PAIR_LEN] for start in starts]
+        kept = [pair for pair in each if pair[ID_LEN:] != _NO_OBJECT]
+        if kept:
+            yield b"".join(kept), len(kept)
+
+
 def _ask(stdin: Any, oidmap: OidMap) -> None:
     """Write the oids of all tables, one a line, until nobody wants more."""
     with contextlib.suppress(BrokenPipeError), stdin:
         for table in Table:
-            for pairs, _count in oidmap.pairs(table):
+            for pairs, _count in _with_object(oidmap, table):
                 ends = range(_PAIR_LEN, len(pairs) + 1, _PAIR_LEN)
                 oids = b"".join([pairs[end - ID_LEN : end] for end in ends])
                 stdin.write(oids.hex("\n", ID_LEN).encode() + b"\n")

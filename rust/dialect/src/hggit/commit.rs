@@ -6,7 +6,8 @@
 
 use gitpack::Oid;
 
-use super::identity::{self, Ident, is_line};
+use super::delta::apply;
+use super::identity::{Ident, is_line};
 use super::texts::{Extras, extras, push_quoted, to_utf8, unquote};
 use crate::cinnabar::commit::push_tree_and_parents;
 use crate::{ChangesetHistory, CommitInput, ParentCommit, Unreadable};
@@ -72,7 +73,7 @@ pub fn write(
     out.push(b'\n');
     let mut message = to_utf8(changeset.description).into_owned();
     message.push(b'\n');
-    let changed = extra(b"message").and_then(|delta| identity::apply(&message, delta));
+    let changed = extra(b"message").and_then(|delta| apply(&message, delta));
     out.extend_from_slice(changed.as_deref().unwrap_or(&message));
     if let Some(branch) = branch {
         out.extend_from_slice(&[b"\n--HG--\nbranch : ", &*branch, b"\n"].concat());

@@ -1,9 +1,7 @@
 //! Author and committer lines of hg-git.
 
-use gitpack::delta;
-
-use super::texts::push_quoted;
-use crate::MOST_COMMIT_BYTES;
+use super::delta::apply;
+use super::texts::{push_quoted, trim};
 
 /// An identity with its date.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,14 +96,9 @@ fn changed(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     apply(base, delta).filter(|author| is_line(author))
 }
 
-/// Applies the delta of an extra; `None` if it does not fit.
-pub fn apply(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
-    delta::apply(base, delta, MOST_COMMIT_BYTES).ok()
-}
-
 /// An integer as Python reads it.
 fn integer(text: &[u8]) -> Option<i128> {
-    let text = text.trim_ascii();
+    let text = trim(text);
     let (sign, digits) = match text {
         [b'-', digits @ ..] => ("-", digits),
         digits => ("", digits.strip_prefix(b"+").unwrap_or(digits)),

@@ -107,6 +107,28 @@ pub fn unquote(text: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Whether Python takes a byte for blank.
+pub const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Removes blanks at the start, as Python does.
+pub fn trim_start(text: &[u8]) -> &[u8] {
+    let start = text.iter().position(|byte| !is_blank(*byte));
+    &text[start.unwrap_or(text.len())..]
+}
+
+/// Removes blanks at the end, as Python does.
+pub fn trim_end(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !is_blank(*byte));
+    &text[..end.map_or(0, |at| at + 1)]
+}
+
+/// Removes blanks at both ends, as Python does.
+pub fn trim(text: &[u8]) -> &[u8] {
+    trim_start(trim_end(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

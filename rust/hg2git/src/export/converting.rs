@@ -120,7 +120,8 @@ impl Run<'_> {
         let mut scratch = Scratch::within(&memory_plan.budget, 0);
         let start = history::start(sources, &mut dialect, &mut scratch, &mut names, files)?;
         files.forget_numbers();
-        let paths = sources.changes.paths().chain(sources.edits.paths());
+        let inherited = sources.inherited.map(|inherited| inherited.name);
+        let paths = sources.changes.paths().chain(sources.edits.paths()).chain(inherited);
         history::number_components(paths, &mut names);
         let mut scratch = Scratch::of(memory_plan);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);

@@ -1,11 +1,12 @@
 //! A dialect with the features that git-cinnabar's does not use: no metadata, edited trees, copies
-//! in headers, changesets without a commit, and two changesets with the same commit.
+//! in headers, changesets without a commit, and two changesets with the same commit. And the
+//! inherited file of hg-git's dialect.
 
 use std::collections::BTreeMap;
 
 use dialect::{
-    ChangesetHistory, ChangesetInput, CommitInput, Dialect, EditedEntry, FileChange, Files,
-    JudgedCommit, MetadataKind, TreeEdit, Unreadable,
+    ChangesetHistory, ChangesetInput, CommitInput, Dialect, EditedEntry, FileChange, Files, HgGit,
+    JudgedCommit, ManifestEdits, MetadataKind, TreeEdit, Unreadable,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::Mode;
@@ -65,15 +66,16 @@ impl Dialect for TestDialect {
         Ok(true)
     }
 
+    fn is_edited(path: &[u8]) -> bool {
+        path == LINKS
+    }
+
     fn edit_tree(
         &mut self,
-        changes: &[FileChange<'_>],
+        _changes: &[FileChange<'_>],
         before: Option<&dyn Files>,
         files: &dyn Files,
-    ) -> Result<Vec<TreeEdit>, Unreadable> {
-        if changes.iter().all(|change| change.path != LINKS) {
-            return Ok(Vec::new());
-        }
+    ) -> Result<ManifestEdits, Unreadable> {
         let removed = match before {
             Some(before) => links(before)?.into_keys().collect(),
             None => Vec::new(),
@@ -85,7 +87,8 @@ impl Dialect for TestDialect {
             .extend(added.into_iter().map(|(path, oid)| (path, Some(EditedEntry::Gitlink(oid)))));
         entries.insert(LINKS.to_vec(), None);
         entries.insert(MODULES.to_vec(), text.map(EditedEntry::Blob));
-        Ok(entries.into_iter().map(|(path, entry)| TreeEdit { path, entry }).collect())
+        let edits = entries.into_iter().map(|(path, entry)| TreeEdit { path, entry });
+        Ok(ManifestEdits { edits: edits.collect(), watched: Vec::new() })
     }
 
     fn judge(_content: &[u8]) -> JudgedCommit<'_> {
@@ -110,12 +113,12 @@ fn links(files: &dyn Files) -> Result<BTreeMap<Vec<u8>, Oid>, Unreadable> {
 }
 
 /// Exports `changesets` at once, and one by one, and returns the commits of both.
-fn exported(changesets: &[WrittenChangeset]) -> [(Repository, Vec<Option<Oid>>); 2] {
+fn exported<D: Dialect>(changesets: &[WrittenChangeset]) -> [(Repository, Vec<Option<Oid>>); 2] {
     let mut whole = Repository::new();
-    whole.export_as::<TestDialect>(changesets).expect("is converted");
+    whole.export_as::<D>(changesets).expect("is converted");
     let mut parts = Repository::new();
     for end in 1..=changesets.len() {
-        parts.export_as::<TestDialect>(&changesets[..end]).expect("is converted");
+        parts.export_as::<D>(&changesets[..end]).expect("is converted");
     }
     [whole, parts].map(|repository| {
         let commits = repository.commits();
@@ -151,7 +154,7 @@ fn changesets_without_a_commit_are_passed_over() {
     let mut changesets =
         [changeset(&[("a", "1")]), changeset(&[("a", "2")]), changeset(&[("a", "3")])];
     changesets[1].extra = "skip:1".into();
-    for (repository, commits) in exported(&changesets) {
+    for (repository, commits) in exported::<TestDialect>(&changesets) {
         let [Some(first), None, Some(last)] = commits[..] else { panic!("{commits:?}") };
         assert_eq!(headers(&repository, &last)["parent"], first.to_string());
     }
@@ -162,7 +165,7 @@ fn two_changesets_may_have_one_commit() {
     let same = changeset(&[("a", "1")]);
     let skipped = WrittenChangeset { extra: "skip:1".into(), ..same.clone() };
     let again = WrittenChangeset { extra: "restart:1".into(), ..same.clone() };
-    for (_, commits) in exported(&[same, skipped, again]) {
+    for (_, commits) in exported::<TestDialect>(&[same, skipped, again]) {
         let [Some(first), None, Some(last)] = commits[..] else { panic!("{commits:?}") };
         assert_eq!(first, last);
     }
@@ -176,7 +179,7 @@ fn copies_are_those_of_the_files_of_a_changeset() {
         changeset(&[("a", "1"), ("b", copied)]),
         changeset(&[("a", "2"), ("b", copied)]),
     ];
-    for (repository, commits) in exported(&changesets) {
+    for (repository, commits) in exported::<TestDialect>(&changesets) {
         let all = commits.iter().flatten().map(|commit| headers(&repository, commit));
         let found: Vec<_> = all.map(|headers| headers.get("copy").cloned()).collect();
         assert_eq!(found, [None, Some("a to b".into()), None]);
@@ -194,9 +197,43 @@ fn trees_have_the_edits_of_the_dialect() {
     ];
     let file = |name: &str| (Mode::FILE, name.to_owned());
     let edited = [file(".modules"), file("a"), (Mode::GITLINK, "sub".to_owned())];
-    for (repository, commits) in exported(&changesets) {
+    for (repository, commits) in exported::<TestDialect>(&changesets) {
         let trees = commits.iter().flatten().map(|commit| entries(&repository, commit));
         let trees: Vec<_> = trees.collect();
         assert_eq!(trees, [&edited[..], &edited[..], &[file("a")][..], &[file("a")][..]]);
+    }
+}
+
+#[test]
+fn lists_of_submodules_are_inherited() {
+    let sub = "sub = [git]u\n";
+    let state = format!("{} sub\n", "12".repeat(20));
+    let with = |files: &[(&str, &str)]| {
+        changeset(&[&[(".hgsub", sub), (".hgsubstate", &state)], files].concat())
+    };
+    let changesets = [
+        with(&[("a", "1"), (".git/config", "x")]),
+        changeset(&[("a", "1")]),
+        changeset(&[("a", "2"), ("sub/b", "1")]),
+        with(&[("a", "3"), ("sub/b", "1")]),
+        with(&[("a", "3")]),
+        changeset(&[("a", "3"), ("sub", "1")]),
+        changeset(&[]),
+    ];
+    let file = |name: &str| (Mode::FILE, name.to_owned());
+    let (list, link) = (file(".gitmodules"), (Mode::GITLINK, "sub".to_owned()));
+    let directory = (Mode::DIRECTORY, "sub".to_owned());
+    let expected = [
+        vec![list.clone(), file("a"), link.clone()],
+        vec![list.clone(), file("a")],
+        vec![list.clone(), file("a"), directory.clone()],
+        vec![list.clone(), file("a"), directory],
+        vec![list.clone(), file("a"), link],
+        vec![list.clone(), file("a"), file("sub")],
+        vec![list],
+    ];
+    for (repository, commits) in exported::<HgGit>(&changesets) {
+        let trees = commits.iter().flatten().map(|commit| entries(&repository, commit));
+        assert_eq!(trees.collect::<Vec<_>>(), expected);
     }
 }

@@ -214,10 +214,13 @@ fn write(store: &Path, changesets: &[WrittenChangeset]) -> Node {
         let extra = if extra.is_empty() { String::new() } else { format!(" {extra}") };
         changelog.add(&format!("{node}\nme\n0 0{extra}\n{changed}\n{description}"), number);
     }
-    let filelogs = filelogs.iter().map(|(name, log)| (format!("data/{name}.i"), log));
+    let encoded = |name: &str| format!("data/{name}.i").replace("/.", "/~2e");
+    let filelogs = filelogs.iter().map(|(name, log)| (encoded(name), log));
     let others = [("00changelog.i", &changelog), ("00manifest.i", &manifest)];
     for (name, log) in filelogs.chain(others.map(|(name, log)| (name.to_owned(), log))) {
-        std::fs::write(store.join(name), &log.bytes).expect("is writable");
+        let path = store.join(name);
+        std::fs::create_dir_all(path.parent().expect("has one")).expect("is writable");
+        std::fs::write(path, &log.bytes).expect("is writable");
     }
     *changelog.nodes.last().expect("there is one")
 }

@@ -15,7 +15,7 @@ use gitpack::{Differ, ObjectKind, Oid, object_header};
 use parallel::{Buffer, MemoryPlan};
 use revlog::{
     FLAG_CENSORED, FLAG_EXTERNAL, KeptTexts, Node, Rev, Revision, Revlog, Scratch, Texts,
-    copy_source, split_metadata,
+    split_metadata,
 };
 use sha1lanes::{Lanes, Message, digest_one};
 
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::objects::collisions::{Attack, CollisionCheck};
 use crate::objects::compress::{Compressor, Streams};
 use crate::objects::translate::translate;
-use crate::read::files::FileId;
+use crate::read::files::{FileId, RecordedCopy};
 use crate::read::verify::Check;
 
 pub(crate) use plan::{BlobPlan, Load, plan};
@@ -71,7 +71,7 @@ pub(crate) struct Blob {
     /// Copy metadata as a blob, if metadata is kept. Its stream comes before the blob's.
     pub metadata: Option<FileMetadata>,
     /// Copy source that the revision records, if copies are read.
-    pub copy: Option<Box<[u8]>>,
+    pub copy: Option<RecordedCopy>,
 }
 
 /// A file revision's metadata as a blob.
@@ -366,9 +366,13 @@ impl Encoder<'_> {
             self.translated.discard();
         }
         let base = planned_base.filter(|_| !matches!(found, Found::Nothing));
-        let copy = Some(&waited.revision.text).filter(|_| self.reads_copies);
-        let copy = copy.and_then(|text| split_metadata(text).metadata).and_then(copy_source);
-        Ok(Blob { file, oid, base, inflated_len, metadata, copy: copy.map(Box::from) })
+        let Waiting { piece, planned, revision, .. } = waited;
+        let copy = if self.reads_copies {
+            RecordedCopy::of(&piece.revlog, planned.rev, &revision.text)
+        } else {
+            None
+        };
+        Ok(Blob { file, oid, base, inflated_len, metadata, copy })
     }
 
     fn metadata(

@@ -8,7 +8,7 @@ mod ancestors;
 mod exacttrees;
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::{CommitInput, Dialect, ParentCommit, exact};
@@ -27,8 +27,9 @@ use crate::map::adopted::oid_of_commit;
 use crate::map::segment::{NO_COMMIT, Table};
 use crate::objects::branchheads::{BranchHeads, branch_of};
 use crate::objects::collisions::CollisionCheck;
-use crate::objects::directory::oid_of;
+use crate::objects::directory::{EntryTarget, Replay, TreeChange, oid_of};
 use crate::objects::history::{Batch, Drawn, Sources};
+use crate::objects::inherited::RootFile;
 use crate::objects::object::Object;
 use crate::objects::trees::{Purpose, Refused, TreeForm, TreeWriter};
 use crate::read::changelog::parse;
@@ -95,6 +96,8 @@ pub(crate) struct Commits<'a, D> {
     empty_tree_written: bool,
     /// Oids of the edited blobs that were written.
     edited_blobs: HashSet<Oid>,
+    /// Trees with another inherited file, by the manifest's tree.
+    inherited_trees: HashMap<(Oid, RootFile), Oid>,
 }
 
 impl<'a, D: Dialect> Commits<'a, D> {
@@ -119,6 +122,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             taken: HashTable::new(),
             empty_tree_written: false,
             edited_blobs: HashSet::new(),
+            inherited_trees: HashMap::new(),
         }
     }
 
@@ -137,15 +141,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
     pub fn convert(&mut self, batch: &Batch) -> Result<(Vec<Object>, Vec<Committed>)> {
         let written = self.writer.write(&batch.made);
         let mut objects = written.map_err(|(made, refused)| {
-            let rev = self.sources.plan.revs[batch.position_of(made)];
-            match refused {
-                Refused::Unconverted(file) => {
-                    let node = self.files.node(file);
-                    let what = format!("its file revision {node} was not converted");
-                    self.sources.manifest.corrupt(rev, what)
-                }
-                Refused::Attack(attack) => self.sources.manifest.corrupt(rev, attack),
-            }
+            self.refused(self.sources.plan.revs[batch.position_of(made)], refused)
         })?;
         objects.reserve(batch.changesets.len());
         let roots = batch.manifests.iter();
@@ -154,6 +150,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             let blobs = self.sources.edits.blobs(position);
             objects.extend(blobs.filter(|blob| self.edited_blobs.insert(blob.oid)));
         }
+        self.write_inherited(batch, &mut objects)?;
         if let Some(adopted) = &mut self.adopted {
             let trees = adopted.trees(batch, &self.converted.roots, self.names, self.files);
             for tree in trees {
@@ -166,7 +163,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             exact.keep(batch);
         }
         for drawn in &batch.changesets {
-            let mut oid = self.tree_oid(drawn.tree);
+            let mut oid = self.tree_of(drawn, &mut objects)?;
             if let Some(exact) = &mut self.exact_trees {
                 let changeset = &parse(self.sources.changelog, drawn.rev, &drawn.text)?;
                 let plain = oid;
@@ -190,6 +187,56 @@ impl<'a, D: Dialect> Commits<'a, D> {
             ChangesetTree::Empty => Oid::EMPTY_TREE,
             ChangesetTree::Position(position) => self.converted.roots[position],
         }
+    }
+
+    /// Writes the trees of the batch's manifests with other inherited files.
+    fn write_inherited(&mut self, batch: &Batch, objects: &mut Vec<Object>) -> Result<()> {
+        let Some(inherited) = self.sources.inherited else { return Ok(()) };
+        for (manifest, position) in batch.manifests.iter().zip(batch.first_manifest..) {
+            for file in inherited.of_manifest(position) {
+                let mut replay = Replay::new(self.names);
+                let target = file.map(|id| EntryTarget::Object(Arc::new(id)));
+                let change = TreeChange { path: inherited.name, target };
+                let root = replay.apply(manifest.root.as_ref(), &[change]);
+                let rev = self.sources.plan.revs[position];
+                let written = self.writer.write(&replay.made);
+                objects.append(&mut written.map_err(|(_, refused)| self.refused(rev, refused))?);
+                let trees = (self.converted.roots[position], oid_of(root.as_ref(), Purpose::Git));
+                self.inherited_trees.insert((trees.0, *file), trees.1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of a tree of a manifest.
+    fn refused(&self, rev: Rev, refused: Refused) -> revlog::Error {
+        match refused {
+            Refused::Unconverted(file) => {
+                let node = self.files.node(file);
+                let what = format!("its file revision {node} was not converted");
+                self.sources.manifest.corrupt(rev, what)
+            }
+            Refused::Attack(attack) => self.sources.manifest.corrupt(rev, attack),
+        }
+    }
+
+    /// The tree of a changeset's commit.
+    fn tree_of(&mut self, drawn: &Drawn, objects: &mut Vec<Object>) -> Result<Oid> {
+        let oid = self.tree_oid(drawn.tree);
+        let place = self.converted.commits.len();
+        let Some((inherited, file)) = (self.sources.inherited)
+            .and_then(|inherited| Some((inherited, inherited.file(place)?)))
+        else {
+            return Ok(oid);
+        };
+        if let Some(known) = self.inherited_trees.get(&(oid, file)) {
+            return Ok(*known);
+        }
+        let tree = inherited.stored_tree(drawn.rev, oid, file)?;
+        let made = tree.oid;
+        self.inherited_trees.insert((oid, file), made);
+        objects.push(tree);
+        Ok(made)
     }
 
     /// Adds the empty tree once, if a changeset has it. git knows the empty tree without an object,
@@ -228,29 +275,28 @@ impl<'a, D: Dialect> Commits<'a, D> {
             sources,
             files,
             names,
+            rev,
             changeset,
             root: batch.root_of(drawn.tree),
             commit_of: &|rev| commit_of(sources, converted, rev),
             error: OnceCell::new(),
         };
         let Ok(has_commit) = dialect.write_commit(&input, &history, &mut payload) else {
-            return Err(history.into_error(rev));
+            return Err(history.into_error());
         };
         if !has_commit {
             self.converted.commits.push(NO_COMMIT);
             return Ok(None);
         }
         let Ok(linked) = exact::linked_parents(changeset, &parents, &history) else {
-            return Err(history.into_error(rev));
+            return Err(history.into_error());
         };
         let exact = self.exact(drawn, changeset, (tree, &linked));
         let adopted =
             self.adopted.as_ref().and_then(|adopted| Some((adopted, adopted.position(&node)?)));
         let oid = if let Some((adopted, at)) = adopted {
-            let parents = parents.iter().filter_map(|parent| Some((parent.node, parent.commit?)));
-            let parents: Vec<_> = parents.collect();
             let AdoptedCommit { oid, content } =
-                adopted.commit(at, node, (drawn.tree, tree), &parents)?;
+                adopted.commit(at, node, (drawn.tree, tree), &parents, &payload)?;
             if self.is_taken(oid) {
                 return Err(Error::Unfit(Unfit { node, misfit: Misfit::Taken }));
             }

@@ -22,6 +22,7 @@ use crate::objects::commits::ExactSources;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
+use crate::objects::inherited::Inherited;
 use crate::objects::treeedits::TreeEdits;
 use crate::objects::trees::{LANES, TreeForm};
 use crate::read::changes::ChangeLog;
@@ -57,6 +58,7 @@ pub(crate) struct Sources<'a> {
     pub plan: &'a ManifestPlan,
     pub changes: &'a ChangeLog,
     pub edits: &'a TreeEdits,
+    pub inherited: Option<&'a Inherited<'a>>,
     pub collisions: &'a CollisionCheck,
     /// Form of the metadata's trees, if metadata is kept.
     pub aside_trees: Option<&'static TreeForm>,

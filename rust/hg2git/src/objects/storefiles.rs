@@ -6,10 +6,11 @@ use std::sync::Arc;
 use dialect::{Files, Unreadable};
 use parallel::Buffer;
 use revlog::{
-    Lines, Node, Rev, Revlog, RevlogKind, Scratch, Store, Texts, copy_source, split_metadata,
+    Flag, Line, Lines, Node, Rev, Revlog, RevlogKind, Scratch, Store, Texts, split_metadata,
 };
 
 use crate::error::{Error, Result};
+use crate::read::files::RecordedCopy;
 use crate::read::treemanifests::Directories;
 
 /// Files of the manifest `rev`.
@@ -54,50 +55,71 @@ impl<'a> StoreFiles<'a> {
         Ok(self.text.get_or_init(|| text))
     }
 
-    /// The node of a file, if the manifest has it.
+    /// The node of a file, and its flag, if the manifest has it.
     ///
     /// # Errors
     ///
     /// [`Error::Store`] if the manifest cannot be read.
-    pub fn node(&self, path: &[u8]) -> Result<Option<Node>> {
+    pub fn find(&self, path: &[u8]) -> Result<Option<(Node, Flag)>> {
+        let line = self.line(|found| found == path)?;
+        Ok(line.map(|line| (line.node, line.flag)))
+    }
+
+    /// The first line whose path is wanted.
+    fn line(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Line<'_>>> {
         for line in Lines::new(self.text()?) {
             let line = line.map_err(|problem| self.manifest.corrupt(self.rev, problem))?;
-            if line.path == path {
-                return Ok(Some(line.node));
+            if is_wanted(line.path) {
+                return Ok(Some(line));
             }
         }
         Ok(None)
     }
 
+    fn kept<T>(&self, result: Result<T>) -> Result<T, Unreadable> {
+        result.map_err(|error| {
+            self.error.get_or_init(|| error);
+            Unreadable
+        })
+    }
+
     fn content_of(&self, path: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(node) = self.node(path)? else { return Ok(None) };
-        let text = file_text(self.store, path, node)?;
+        let Some((node, _)) = self.find(path)? else { return Ok(None) };
+        let (_, _, text) = file_text(self.store, path, node)?;
         Ok(Some(split_metadata(&text).content.to_vec()))
     }
 }
 
 impl Files for StoreFiles<'_> {
     fn content(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
-        self.content_of(path).map_err(|error| {
-            self.error.get_or_init(|| error);
-            Unreadable
-        })
+        self.kept(self.content_of(path))
+    }
+
+    fn has(&self, path: &[u8]) -> Result<bool, Unreadable> {
+        let is_there = |found: &[u8]| {
+            found.strip_prefix(path).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+        };
+        Ok(self.kept(self.line(is_there))?.is_some())
     }
 }
 
-/// Copy source that a file revision records.
+/// Copy that a file revision records.
 ///
 /// # Errors
 ///
 /// [`Error::Store`] if the revision cannot be read.
-pub(crate) fn recorded_copy(store: &Store, path: &[u8], node: Node) -> Result<Option<Vec<u8>>> {
-    let text = file_text(store, path, node)?;
-    let metadata = split_metadata(&text).metadata;
-    Ok(metadata.and_then(copy_source).map(<[u8]>::to_vec))
+pub(crate) fn recorded_copy(
+    store: &Store,
+    path: &[u8],
+    node: Node,
+) -> Result<Option<RecordedCopy>> {
+    let (filelog, rev, text) = file_text(store, path, node)?;
+    Ok(RecordedCopy::of(&filelog, rev, &text))
 }
 
-fn file_text(store: &Store, path: &[u8], node: Node) -> Result<Arc<Buffer>> {
+fn file_text(store: &Store, path: &[u8], node: Node) -> Result<(Revlog, Rev, Arc<Buffer>)> {
     let filelog = store.open(RevlogKind::Filelog(path))?;
     let rev = filelog.find(&[node])?[0];
-    Ok(Texts::new(&filelog, &mut Scratch::new(0), 0).get(rev)?.text)
+    let text = Texts::new(&filelog, &mut Scratch::new(0), 0).get(rev)?.text;
+    Ok((filelog, rev, text))
 }

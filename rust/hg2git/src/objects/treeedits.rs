@@ -2,6 +2,7 @@
 //!
 //! All edits are made before the history is replayed, since names are numbered then.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dialect::{Dialect, EditedEntry, FileChange, Files, TreeEdit};
@@ -11,6 +12,7 @@ use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
 use crate::objects::directory::{EntryTarget, TreeChange};
+use crate::objects::inherited::RootFile;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
 use crate::objects::trees::Purpose;
@@ -68,18 +70,36 @@ impl TreeEdits {
         if !D::EDITS_TREES {
             return Ok(Self::NONE);
         }
+        let mut edited = EditedPaths::of::<D>(log);
+        if let Some(start) = plan.start {
+            let files = || StoreFiles::new(store, manifest, directories, start);
+            for path in D::INHERITED.iter().flat_map(|inherited| inherited.sources) {
+                if files().find(path)?.is_some() {
+                    let change = FileChange { path, is_there: true };
+                    edited.add(log, edits_of(dialect, &[change], None, files())?.1);
+                }
+            }
+        }
+        if !edited.are.contains(&true) {
+            return Ok(Self::NONE);
+        }
         let edits = plan.revs.iter().enumerate().map(|(position, rev)| {
-            let changes: Vec<_> = log
-                .of(position)
+            let changes = log.of(position).filter(|(path, _)| edited.are[path.0 as usize]);
+            let changes: Vec<_> = changes
                 .map(|(path, file)| FileChange { path: log.path(path), is_there: file.is_some() })
                 .collect();
+            if changes.is_empty() {
+                return Ok(Vec::new());
+            }
             let files = |rev| StoreFiles::new(store, manifest, directories, rev);
             let before = match log.base(position) {
                 Base::Empty => None,
                 Base::Known(rev) => Some(rev),
                 Base::Position(base) => Some(plan.revs[base]),
             };
-            edits_of(dialect, &changes, before.map(files), files(*rev))
+            let (edits, watched) = edits_of(dialect, &changes, before.map(files), files(*rev))?;
+            edited.add(log, watched);
+            Ok(edits)
         });
         Ok(Self(edits.collect::<Result<_>>()?))
     }
@@ -87,6 +107,15 @@ impl TreeEdits {
     /// Paths of all edits.
     pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().flatten().map(|edit| &*edit.path)
+    }
+
+    /// The entry at `path` after the edits of the manifest at `position`, `before` them given.
+    pub fn entry(&self, position: usize, path: &[u8], before: RootFile) -> RootFile {
+        match self.at(position).iter().find(|edit| edit.path == path) {
+            None => before,
+            Some(PathEdit { target: Some(EntryTarget::Object(id)), .. }) => Some(**id),
+            Some(_) => None,
+        }
     }
 
     /// New blobs of the manifest at `position`.
@@ -126,7 +155,35 @@ impl TreeEdits {
     }
 }
 
-/// The dialect's edits of the tree of a manifest, ascending by path.
+/// Paths whose changes may need edits.
+struct EditedPaths {
+    /// By the numbers of paths.
+    are: Vec<bool>,
+    /// Paths that were added.
+    watched: HashSet<Vec<u8>>,
+}
+
+impl EditedPaths {
+    fn of<D: Dialect>(log: &ChangeLog) -> Self {
+        Self { are: log.paths().map(D::is_edited).collect(), watched: HashSet::new() }
+    }
+
+    /// Adds watched paths, and those below.
+    fn add(&mut self, log: &ChangeLog, watched: Vec<Vec<u8>>) {
+        for path in watched {
+            if self.watched.contains(&path) {
+                continue;
+            }
+            for (is_edited, other) in self.are.iter_mut().zip(log.paths()) {
+                let rest = other.strip_prefix(path.as_slice());
+                *is_edited |= rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+            }
+            self.watched.insert(path);
+        }
+    }
+}
+
+/// The dialect's edits of the tree of a manifest, ascending by path, and the watched paths.
 ///
 /// # Errors
 ///
@@ -136,15 +193,16 @@ pub(crate) fn edits_of<D: Dialect>(
     changes: &[FileChange<'_>],
     before: Option<StoreFiles<'_>>,
     files: StoreFiles<'_>,
-) -> Result<Vec<PathEdit>> {
+) -> Result<(Vec<PathEdit>, Vec<Vec<u8>>)> {
     let files_before = before.as_ref().map(|before| before as &dyn Files);
     let Ok(edits) = dialect.edit_tree(changes, files_before, &files) else {
         let mut errors = [before, Some(files)].into_iter().flatten();
         return Err(errors.find_map(StoreFiles::into_error).expect("one is unreadable"));
     };
+    let dialect::ManifestEdits { edits, watched } = edits;
     let mut edits: Vec<_> = edits.into_iter().map(PathEdit::new).collect();
     edits.sort_by(|a, b| a.path.cmp(&b.path));
-    Ok(edits)
+    Ok((edits, watched))
 }
 
 fn oid_of_blob(content: &[u8]) -> Oid {

@@ -19,7 +19,7 @@ use gitpack::delta::{Op, encode};
 use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget, Tree, Walk};
 use crate::read::names::Names;
 pub(crate) use form::{FileIds, Lead, Purpose, TreeForm};
-pub(crate) use reading::stored_entries;
+pub(crate) use reading::{StoredEntry, stored_entries};
 pub(crate) use writer::{LANES, Refused, TreeWriter};
 
 /// Longest chain of deltas in packs, the default of `pack.depth`.

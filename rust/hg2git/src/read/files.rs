@@ -5,7 +5,7 @@
 
 use gitpack::Oid;
 use hashbrown::{HashMap, HashSet, HashTable};
-use revlog::Node;
+use revlog::{Node, Rev, Revlog, copy_source, split_metadata};
 
 use crate::read::names::NameId;
 
@@ -29,9 +29,29 @@ pub(crate) struct FileTable {
     numbers: HashTable<u32>,
     /// Revisions that a second path named before they had an oid.
     shared: HashSet<FileId>,
-    /// Copy sources of the revisions that this run converted, if copies are read. Empty for no
-    /// copy.
-    copies: HashMap<FileId, Box<[u8]>>,
+    /// Copies that the revisions converted by this run record, if copies are read.
+    copies: HashMap<FileId, RecordedCopy>,
+    /// Whether this run has read the copy of a revision, by number.
+    are_copies_read: Vec<bool>,
+}
+
+/// Copy that a file revision records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedCopy {
+    /// Path of the source.
+    pub source: Box<[u8]>,
+    /// Number of the changeset that introduced the revision.
+    pub link_rev: u32,
+}
+
+impl RecordedCopy {
+    /// The copy that the revision `rev` with this text records.
+    pub fn of(filelog: &Revlog, rev: Rev, text: &[u8]) -> Option<Self> {
+        let source = split_metadata(text).metadata.and_then(copy_source)?;
+        let index = filelog.index();
+        let is_new = index.parents(rev).0.is_none();
+        is_new.then(|| Self { source: source.into(), link_rev: index.link(rev) })
+    }
 }
 
 impl FileTable {
@@ -112,14 +132,22 @@ impl FileTable {
         self.oids[file.0 as usize] = oid;
     }
 
-    /// Notes the copy source that a revision records.
-    pub fn set_copy(&mut self, file: FileId, source: Option<Box<[u8]>>) {
-        self.copies.insert(file, source.unwrap_or_default());
+    /// Notes the copy that a revision records, if any.
+    pub fn set_copy(&mut self, file: FileId, copy: Option<RecordedCopy>) {
+        let at = file.0 as usize;
+        self.are_copies_read.resize(self.are_copies_read.len().max(at + 1), false);
+        self.are_copies_read[at] = true;
+        self.copies.extend(copy.map(|copy| (file, copy)));
     }
 
-    /// The copy source that a revision records, empty for none; `None` if this run has not read it.
-    pub fn recorded_copy(&self, file: FileId) -> Option<&[u8]> {
-        self.copies.get(&file).map(|source| &**source)
+    /// Whether this run has read the copy that a revision may record.
+    pub fn is_copy_read(&self, file: FileId) -> bool {
+        self.are_copies_read.get(file.0 as usize).is_some_and(|is_read| *is_read)
+    }
+
+    /// The copy that a revision records, if this run has read one.
+    pub fn recorded_copy(&self, file: FileId) -> Option<&RecordedCopy> {
+        self.copies.get(&file)
     }
 
     /// All revisions without an oid, in the order of their numbers.

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 
+use dialect::ParentCommit;
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::hex::hex;
@@ -95,8 +96,8 @@ impl<'a> AdoptedHistory<'a> {
         trees
     }
 
-    /// The adopted commit of the changeset `node`, checked against its tree and the commits of its
-    /// parents.
+    /// The adopted commit of the changeset `node`, checked against its tree and the parents of the
+    /// dialect's commit.
     ///
     /// # Errors
     ///
@@ -106,7 +107,8 @@ impl<'a> AdoptedHistory<'a> {
         at: usize,
         node: Node,
         (tree, own): (ChangesetTree, Oid),
-        parents: &[(Node, Oid)],
+        parents: &[ParentCommit],
+        content_of_dialect: &[u8],
     ) -> Result<AdoptedCommit> {
         let unfit = |misfit| Error::Unfit(Unfit { node, misfit });
         let content = self.commits.commit(at)?;
@@ -115,8 +117,8 @@ impl<'a> AdoptedHistory<'a> {
         if lines.tree != hex(given.as_bytes()) {
             return Err(unfit(Misfit::Form));
         }
-        let is_parents = |(parent, _): &(Node, Oid)| {
-            self.commits.position(parent).is_some_and(|at| self.commits.tree(at) == given)
+        let is_parents = |parent: &ParentCommit| {
+            self.commits.position(&parent.node).is_some_and(|at| self.commits.tree(at) == given)
         };
         let is_right = given == own
             || match tree {
@@ -129,7 +131,7 @@ impl<'a> AdoptedHistory<'a> {
         if !is_right {
             return Err(unfit(Misfit::Tree));
         }
-        let mut expected: Vec<_> = parents.iter().map(|(_, oid)| hex(oid.as_bytes())).collect();
+        let mut expected = parents_of(content_of_dialect);
         let mut found = lines.parents;
         expected.sort_unstable();
         found.sort_unstable();
@@ -198,6 +200,12 @@ impl CommitLines {
             }
         }
     }
+}
+
+/// Parents of a commit that a dialect wrote, in hexadecimal.
+fn parents_of(content: &[u8]) -> Vec<[u8; 40]> {
+    let lines = content.split(|byte| *byte == b'\n').skip(1);
+    lines.map_while(|line| id_of(line.strip_prefix(b"parent ")?)).collect()
 }
 
 fn id_of(digits: &[u8]) -> Option<[u8; 40]> {

@@ -11,7 +11,8 @@ use crate::map::segment::NO_COMMIT;
 use crate::objects::directory::{EntryTarget, TrackedDirectory};
 use crate::objects::history::Sources;
 use crate::objects::storefiles::{StoreFiles, recorded_copy};
-use crate::read::files::FileTable;
+use crate::read::changelog::parse;
+use crate::read::files::{FileTable, RecordedCopy};
 use crate::read::names::Names;
 
 /// The history of `changeset`.
@@ -19,6 +20,7 @@ pub(super) struct StoreHistory<'a> {
     pub sources: &'a Sources<'a>,
     pub files: &'a FileTable,
     pub names: &'a Names,
+    pub rev: Rev,
     pub changeset: &'a Changeset<'a>,
     /// The directory of its files, if it is in memory.
     pub root: Option<&'a TrackedDirectory>,
@@ -28,9 +30,10 @@ pub(super) struct StoreHistory<'a> {
 }
 
 impl StoreHistory<'_> {
-    /// Error behind the first [`Unreadable`], during the conversion of `rev`.
-    pub fn into_error(self, rev: Rev) -> Error {
-        let unknown = || self.sources.changelog.corrupt(rev, "its history cannot be read").into();
+    /// Error behind the first [`Unreadable`].
+    pub fn into_error(self) -> Error {
+        let unknown =
+            || self.sources.changelog.corrupt(self.rev, "its history cannot be read").into();
         self.error.into_inner().unwrap_or_else(unknown)
     }
 
@@ -52,18 +55,43 @@ impl StoreHistory<'_> {
         for path in
             self.changeset.files.split(|byte| *byte == b'\n').filter(|path| !path.is_empty())
         {
-            let source = match self.root.map_or(Found::Unknown, |root| self.find(root, path)) {
-                Found::Nothing | Found::Recorded(b"") => continue,
-                Found::Recorded(source) => Some(source.to_vec()),
-                Found::Node(node) => recorded_copy(store, path, node)?,
-                Found::Unknown => match stored.node(path)? {
-                    Some(node) => recorded_copy(store, path, node)?,
-                    None => continue,
-                },
+            let found = match self.root.map_or(Found::Unknown, |root| self.find(root, path)) {
+                Found::Unknown => {
+                    stored.find(path)?.map_or(Found::Nothing, |(node, _)| Found::Node(node))
+                }
+                found => found,
             };
-            copies.extend(source.map(|source| CopySource { path: path.to_vec(), source }));
+            let (node, copy) = match found {
+                Found::Recorded(node, Some(copy)) => (node, Some(copy.clone())),
+                Found::Node(node) => (node, recorded_copy(store, path, node)?),
+                _ => continue,
+            };
+            if let Some(RecordedCopy { source, link_rev }) = copy
+                && (link_rev == self.rev.number() || !self.has_parent_file(path, node)?)
+            {
+                copies.push(CopySource { path: path.to_vec(), source: source.into() });
+            }
         }
         Ok(copies)
+    }
+
+    /// Whether a parent has this revision of a file.
+    fn has_parent_file(&self, path: &[u8], node: Node) -> Result<bool> {
+        let Sources { store, changelog, manifest, directories, .. } = self.sources;
+        let Parents(p1, p2) = changelog.index().parents(self.rev);
+        for parent in [p1, p2].into_iter().flatten() {
+            let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(parent)?.text;
+            let of_parent = parse(changelog, parent, &text)?.manifest;
+            if of_parent == Node::NULL {
+                continue;
+            }
+            let rev = manifest.find(&[of_parent])?[0];
+            let files = StoreFiles::new(store, manifest, *directories, rev);
+            if files.find(path)?.is_some_and(|(found, _)| found == node) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn find(&self, root: &TrackedDirectory, path: &[u8]) -> Found<'_> {
@@ -77,10 +105,14 @@ impl StoreHistory<'_> {
                 Found::Unknown // of the store, not read
             }
             (Some(EntryTarget::TrackedDirectory(inner)), Some(rest)) => self.find(inner, rest),
-            (Some(EntryTarget::File(file, _)), None) => match self.files.recorded_copy(*file) {
-                Some(source) => Found::Recorded(source),
-                None => Found::Node(self.files.node(*file)),
-            },
+            (Some(EntryTarget::File(file, _)), None) => {
+                let node = self.files.node(*file);
+                if self.files.is_copy_read(*file) {
+                    Found::Recorded(node, self.files.recorded_copy(*file))
+                } else {
+                    Found::Node(node)
+                }
+            }
             (Some(EntryTarget::Object(_)), None) => Found::Unknown,
             _ => Found::Nothing,
         }
@@ -113,8 +145,8 @@ impl ChangesetHistory for StoreHistory<'_> {
 enum Found<'a> {
     /// Not in the manifest.
     Nothing,
-    /// Converted by this run, with its copy source; empty for none.
-    Recorded(&'a [u8]),
+    /// Converted by this run, with the copy that it records.
+    Recorded(Node, Option<&'a RecordedCopy>),
     /// Converted by an earlier run.
     Node(Node),
     /// In a tree of the store, which has no nodes.

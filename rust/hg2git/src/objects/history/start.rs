@@ -255,10 +255,14 @@ fn edits<D: Dialect>(
     if !D::EDITS_TREES {
         return Ok(Vec::new());
     }
-    let files: Vec<_> =
-        all.iter().map(|file| FileChange { path: file.path, is_there: true }).collect();
+    let edited = all.iter().filter(|file| D::is_edited(file.path));
+    let files: Vec<_> = edited.map(|file| FileChange { path: file.path, is_there: true }).collect();
+    if files.is_empty() {
+        return Ok(Vec::new());
+    }
     let Sources { store, manifest, directories, .. } = *sources;
-    edits_of(dialect, &files, None, StoreFiles::new(store, manifest, directories, rev))
+    let files_of_rev = StoreFiles::new(store, manifest, directories, rev);
+    Ok(edits_of(dialect, &files, None, files_of_rev)?.0)
 }
 
 #[cfg(test)]

@@ -1,0 +1,316 @@
+//! Inheritance of a file from the commit of the first parent, see [`InheritedFile`].
+//!
+//! Commits that have another file than the trees of their manifests are known before the history is
+//! replayed. So the other trees are made with the manifest's own.
+
+use std::collections::HashMap;
+
+use dialect::{Dialect, InheritedFile};
+use gitpack::pack::Objects;
+use gitpack::tree::{Mode, push_entry};
+use gitpack::{ObjectKind, Oid, object_header};
+use parallel::Directory;
+use revlog::{Node, Parents, Rev, Revlog, Scratch, Store, Texts};
+use sha1lanes::{Message, digest_one};
+
+use crate::error::Result;
+use crate::map::oidmap::OidMap;
+use crate::map::segment::{NO_COMMIT, Table};
+use crate::objects::history::mode_of;
+use crate::objects::object::Object;
+use crate::objects::storefiles::StoreFiles;
+use crate::objects::treeedits::TreeEdits;
+use crate::objects::trees::{Purpose, StoredEntry, TreeForm, stored_entries};
+use crate::read::changelog::parse;
+use crate::read::changes::ChangeLog;
+use crate::read::files::FileTable;
+use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
+use crate::read::treemanifests::Directories;
+
+/// Longest object that is read, in bytes.
+const MOST_OBJECT_BYTES: usize = 64 << 20;
+
+/// The file in a root tree: blob and mode; `None` if it is not there.
+pub(crate) type RootFile = Option<(Oid, Mode)>;
+
+/// Commits of a run with another file than the trees of their manifests.
+pub(crate) struct Inherited<'a> {
+    /// Name of the file.
+    pub name: &'static [u8],
+    /// The files of those commits, by the places of their changesets.
+    files: HashMap<usize, RootFile>,
+    /// The same, by the positions of their manifests.
+    of_manifests: HashMap<usize, Vec<RootFile>>,
+    stored: StoredTrees<'a>,
+}
+
+impl Inherited<'_> {
+    /// The file of the commit of the changeset at this place, if the tree has another one.
+    pub fn file(&self, place: usize) -> Option<RootFile> {
+        self.files.get(&place).copied()
+    }
+
+    /// The files that commits have beside the tree of the manifest at `position`.
+    pub fn of_manifest(&self, position: usize) -> &[RootFile] {
+        self.of_manifests.get(&position).map_or(&[], Vec::as_slice)
+    }
+
+    /// The tree `oid` of an earlier run with another file.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if the tree cannot be read.
+    pub fn stored_tree(&self, rev: Rev, oid: Oid, file: RootFile) -> Result<Object> {
+        let content = self.stored.tree(rev, oid)?;
+        let mut entries = self.stored.entries(rev, oid, &content)?;
+        entries.retain(|entry| entry.name != self.name);
+        let sorted = |entry: &StoredEntry<'_>| {
+            let end: &[u8] = if entry.mode.is_directory() { b"/" } else { b"" };
+            [entry.name, end].concat()
+        };
+        if let Some((id, mode)) = file {
+            let at = entries.partition_point(|entry| *sorted(entry) < *self.name);
+            entries.insert(at, StoredEntry { mode, name: self.name, id });
+        }
+        let mut payload = Vec::with_capacity(content.len() + 64);
+        for StoredEntry { mode, name, id } in entries {
+            push_entry(&mut payload, mode, name, &id);
+        }
+        let head = object_header(ObjectKind::Tree, payload.len() as u64);
+        let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &payload }));
+        Ok(Object { kind: ObjectKind::Tree, oid, base: None, payload, purpose: Purpose::Git })
+    }
+}
+
+/// Trees of earlier runs.
+struct StoredTrees<'a> {
+    changelog: &'a Revlog,
+    objects: Objects,
+}
+
+impl StoredTrees<'_> {
+    fn object(&self, rev: Rev, kind: ObjectKind, oid: Oid) -> Result<Vec<u8>> {
+        let found = self.objects.read(kind, &oid).ok().flatten();
+        let missing = || self.changelog.corrupt(rev, format!("git object {oid} cannot be read"));
+        Ok(found.ok_or_else(missing)?)
+    }
+
+    /// The content of a tree.
+    fn tree(&self, rev: Rev, oid: Oid) -> Result<Vec<u8>> {
+        if oid == Oid::EMPTY_TREE {
+            return Ok(Vec::new());
+        }
+        self.object(rev, ObjectKind::Tree, oid)
+    }
+
+    fn entries<'c>(&self, rev: Rev, oid: Oid, content: &'c [u8]) -> Result<Vec<StoredEntry<'c>>> {
+        let malformed = || self.changelog.corrupt(rev, format!("git tree {oid} is malformed"));
+        Ok(stored_entries(&TreeForm::GIT, content).ok_or_else(malformed)?)
+    }
+
+    /// The file in a tree.
+    fn file(&self, rev: Rev, oid: Oid, name: &[u8]) -> Result<RootFile> {
+        let content = self.tree(rev, oid)?;
+        let entries = self.entries(rev, oid, &content)?;
+        let found = entries.iter().find(|entry| entry.name == name && !entry.mode.is_directory());
+        Ok(found.map(|entry| (entry.id, entry.mode)))
+    }
+
+    /// The file in the tree of a commit.
+    fn file_of_commit(&self, rev: Rev, commit: Oid, name: &[u8]) -> Result<RootFile> {
+        let content = self.object(rev, ObjectKind::Commit, commit)?;
+        let digits = content.strip_prefix(b"tree ").and_then(|rest| rest.get(..40));
+        let malformed = || self.changelog.corrupt(rev, format!("git commit {commit} has no tree"));
+        let tree = digits.and_then(Node::from_hex).ok_or_else(malformed)?;
+        self.file(rev, Oid::from_bytes(*tree.as_bytes()), name)
+    }
+}
+
+/// Files of the root directory of a manifest.
+#[derive(Clone, Copy, Debug, Default)]
+struct RootFiles {
+    /// The sources of the inherited file.
+    sources: [Option<(Node, Mode)>; 2],
+    /// The file in the tree of the manifest.
+    own: RootFile,
+}
+
+/// Sources of [`Inherited`].
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a, 's> {
+    pub store: &'a Store,
+    pub changelog: &'s Revlog,
+    pub manifest: &'a Revlog,
+    pub directories: Option<&'a Directories<'a>>,
+    pub map: &'a OidMap,
+    pub packs: &'a Directory,
+    pub revs: &'a [Rev],
+    pub trees: &'a ChangesetTrees,
+    pub plan: &'a ManifestPlan,
+    pub changes: &'a ChangeLog,
+    pub edits: &'a TreeEdits,
+    pub files: &'a FileTable,
+}
+
+impl<'s> Origin<'_, 's> {
+    /// The commits with another file than their trees; `None` if the dialect has no such file, or
+    /// the repository none of its sources.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read.
+    pub fn inherited<D: Dialect>(self) -> Result<Option<Inherited<'s>>> {
+        let Some(file @ InheritedFile { name, sources }) = D::INHERITED else { return Ok(None) };
+        let mut has_sources = false;
+        for path in sources {
+            let filelog = self.store.open(revlog::RevlogKind::Filelog(path))?;
+            has_sources |= !filelog.index().is_empty();
+        }
+        if !has_sources {
+            return Ok(None);
+        }
+        let failed = |source| parallel::Error { path: self.packs.path().to_owned(), source };
+        let objects = Objects::open(self.packs, MOST_OBJECT_BYTES).map_err(failed)?;
+        let stored = StoredTrees { changelog: self.changelog, objects };
+        let search = Search { origin: self, file, stored };
+        let (files, of_manifests) = search.run()?;
+        Ok(Some(Inherited { name, files, of_manifests, stored: search.stored }))
+    }
+}
+
+struct Search<'a, 's> {
+    origin: Origin<'a, 's>,
+    file: InheritedFile,
+    stored: StoredTrees<'s>,
+}
+
+type Found = (HashMap<usize, RootFile>, HashMap<usize, Vec<RootFile>>);
+
+impl Search<'_, '_> {
+    fn run(&self) -> Result<Found> {
+        let Origin { changelog, revs, trees, .. } = self.origin;
+        let of_positions = self.of_positions()?;
+        let (mut found, mut of_manifests) = Found::default();
+        let mut states: HashMap<usize, (Oid, Mode)> = HashMap::new();
+        let mut earlier: HashMap<Rev, (RootFiles, RootFile)> = HashMap::new();
+        let of_place = |place: usize| match trees.get(place) {
+            ChangesetTree::Empty => Ok(RootFiles::default()),
+            ChangesetTree::Position(position) => Ok(of_positions[position]),
+            ChangesetTree::Known(_) => self.of_changeset(revs[place]),
+        };
+        for (place, rev) in revs.iter().enumerate() {
+            let files = of_place(place)?;
+            let (before, state) = match changelog.index().parents(*rev).0 {
+                None => Default::default(),
+                Some(parent) => match revs.binary_search(&parent) {
+                    Ok(at) => (of_place(at)?, states.get(&at).copied()),
+                    Err(_) => match earlier.get(&parent) {
+                        Some(known) => *known,
+                        None => {
+                            let known = self.earlier(parent)?;
+                            earlier.insert(parent, known);
+                            known
+                        }
+                    },
+                },
+            };
+            let state = inherited(before, state, files);
+            if let Some(state) = state {
+                states.insert(place, state);
+            }
+            if state != files.own {
+                found.insert(place, state);
+                if let ChangesetTree::Position(position) = trees.get(place) {
+                    let all: &mut Vec<_> = of_manifests.entry(position).or_default();
+                    if !all.contains(&state) {
+                        all.push(state);
+                    }
+                }
+            }
+        }
+        Ok((found, of_manifests))
+    }
+
+    /// Files of the run's manifests, by position.
+    fn of_positions(&self) -> Result<Vec<RootFiles>> {
+        let Origin { map, manifest, plan, changes, edits, files, .. } = self.origin;
+        let InheritedFile { name, sources } = self.file;
+        let ids = sources.map(|source| changes.paths().position(|path| path == source));
+        let mut all: Vec<RootFiles> = Vec::with_capacity(plan.revs.len());
+        let mut known: Option<RootFiles> = None;
+        for position in 0..plan.revs.len() {
+            let mut found = match (changes.base(position), known) {
+                (Base::Empty, _) => RootFiles::default(),
+                (Base::Position(base), _) => all[base],
+                (Base::Known(_), Some(known)) => known,
+                (Base::Known(rev), None) => {
+                    let root = map.oid(Table::Manifests, &manifest.index().node(rev));
+                    let root = root.unwrap_or(Oid::EMPTY_TREE);
+                    *known.insert(self.of_manifest(plan.revs[position], rev, root)?)
+                }
+            };
+            for (path, file) in changes.of(position) {
+                let at = ids.iter().position(|id| *id == Some(path.0 as usize));
+                if let Some(at) = at {
+                    found.sources[at] = file.map(|(file, mode)| (files.node(file), mode));
+                }
+            }
+            found.own = edits.entry(position, name, found.own);
+            all.push(found);
+        }
+        Ok(all)
+    }
+
+    /// Files of a manifest of an earlier run, with this root tree. `rev` is named in errors.
+    fn of_manifest(&self, rev: Rev, manifest_rev: Rev, root: Oid) -> Result<RootFiles> {
+        let Origin { store, manifest, directories, .. } = self.origin;
+        let files = StoreFiles::new(store, manifest, directories, manifest_rev);
+        let mut found = RootFiles::default();
+        for (source, path) in found.sources.iter_mut().zip(self.file.sources) {
+            *source = files.find(path)?.map(|(node, flag)| (node, mode_of(flag)));
+        }
+        found.own = self.stored.file(rev, root, self.file.name)?;
+        Ok(found)
+    }
+
+    /// Files of the manifest of a changeset, if an earlier run converted it.
+    fn of_changeset(&self, rev: Rev) -> Result<RootFiles> {
+        let Origin { changelog, manifest, map, .. } = self.origin;
+        let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(rev)?.text;
+        let node = parse(changelog, rev, &text)?.manifest;
+        let Some(root) = map.oid(Table::Manifests, &node) else { return Ok(RootFiles::default()) };
+        self.of_manifest(rev, manifest.find(&[node])?[0], root)
+    }
+
+    /// Files of the manifest of an earlier run's changeset, and the file of its commit.
+    fn earlier(&self, rev: Rev) -> Result<(RootFiles, RootFile)> {
+        let Origin { changelog, map, .. } = self.origin;
+        // changesets without a commit, down to one that has one
+        let mut chain = Vec::new();
+        let (mut before, mut state) = Default::default();
+        let mut next = Some(rev);
+        while let Some(rev) = next {
+            let commit = map.oid(Table::Changesets, &changelog.index().node(rev));
+            if let Some(commit) = commit.filter(|commit| *commit != NO_COMMIT) {
+                before = self.of_changeset(rev)?;
+                state = self.stored.file_of_commit(rev, commit, self.file.name)?;
+                break;
+            }
+            chain.push(rev);
+            let Parents(p1, _) = changelog.index().parents(rev);
+            next = p1;
+        }
+        for rev in chain.into_iter().rev() {
+            let files = self.of_changeset(rev)?;
+            state = inherited(before, state, files);
+            before = files;
+        }
+        Ok((before, state))
+    }
+}
+
+/// The file of a changeset with these files, whose first parent has the files `before` and a commit
+/// with the file `state`.
+fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
+    if before.sources == files.sources { state } else { files.own.or(state) }
+}

@@ -1,0 +1,119 @@
+"""The dialect of hg-git in all rooms: ids, refs, serving, bundles, verification.
+
+``vectors/hggit.sh`` makes the repository; changeset and commit ids are those of hg-git
+1.2.0 with Mercurial 7.1.2. ``make oracle`` compares more of them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, HG, ROOT, captured, git, hg
+from testlib.webserver import serving
+
+pytestmark = pytest.mark.slow
+
+VECTOR = """
+d85a7980de0b6de573f0165cde3db6066df1cff2 5851954698c4d7ceed2af78d9f45cd2aa47041e5
+9f85ef6e4fa903b0973c5fefe1e819ed839ed54f 889f738c43aa0a91f3fd45c64930e121f03473b1
+4389476da83b53801e265e307eb838c544e51280 9a84cbf0cec14e9b8348f344bfd2ffde4a405724
+5e0e4aae6a4ac27a34148c24177661cb466cc848 aaf4e9dbe0c6dbc785b5ca0dc83f8d1180bc8dc1
+94dc03a32d2291cb1ecb1fc3051547e730efb059 72b754d64c4686bba319e3894e0e1c107413b797
+8fe4eb55dd974642e9f15072b11a48b30b127fa1 776830dbdba6da224b1d07e274bc88ee99b873dc
+189d6b2f52b35ad66cdf7a4a6712e7987b05a591 341fdb6e965a2d31cd781dec218892625a09095d
+4749f9bfe145c65b06d5d382b60c87cae77faf98 897d54d3f0a8beb4c462730da2b19ac91729cc49
+fa9c59e32874b327e79a3ed9a1896cef07ab9792 ae82ec6fbe4e88498050d89573415963728a1625
+545e6b1dda635bb23f0479326cca31a30f52bcc5 d08e48ead5e5fc3bc98d894c61507cf852df3fb1
+977c98059e3a0ac33fa5ea57099f3f1add696f37 84b1790e8d96bed3a4e2054b11c1cb5d36496614
+8fa41efdb29db920c788879d9d991d7622b00557 5a3f6c9e530052afa12b05844e3951c60cba12ec
+"""
+IDS = VECTOR.split()
+DIALECT = ("--config", "amalgam.git.dialect=hggit")
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A repository whose ids hg-git was asked for."""
+    root = tmp_path / "repo"
+    root.mkdir()
+    environment = ENVIRONMENT | {
+        "PATH": f"{HG.parent}:{ENVIRONMENT['PATH']}",
+        "TZ": "UTC",
+    }
+    script = ROOT / "tests" / "vectors" / "hggit.sh"
+    subprocess.run(["sh", "-e", script], cwd=root, env=environment, check=True)
+    return root
+
+
+def store(repo: Path, dialect: str = "hggit") -> Path:
+    return repo / f".hg/amalgam/git/{dialect}.git"
+
+
+def ids(repo: Path, *options: str) -> list[str]:
+    log = hg(repo, "log", "-r", "all()", "-T", "{node} {gitnode}\n", *options)
+    return log.decode().split()
+
+
+def said(repo: Path, *args: str) -> str:
+    """Return the first line of a refusal."""
+    done = captured([HG, "--config", "extensions.amalgam=", *args], repo)
+    assert done.returncode
+    return str(done.stderr.decode().splitlines()[0])
+
+
+def test_ids_are_those_of_hg_git_also_beside_another_dialect(repo: Path) -> None:
+    hg(repo, "git::export")
+    cinnabar = ids(repo)
+    # in parts, which gives the same
+    for rev in ("4", "7", "8", "tip"):
+        hg(repo, "git::export", "--dialect", "hggit", "-r", rev)
+    hg(repo, "git::export", *DIALECT)
+
+    assert ids(repo, *DIALECT) == IDS
+    assert ids(repo) == cinnabar
+    assert not set(cinnabar[1::2]) & set(IDS[1::2])
+    for options, dialect in (((), "cinnabar"), (DIALECT, "hggit")):
+        hg(repo, "git::verify", "--full", *options)
+        git(store(repo, dialect), "fsck", "--full", "--strict")
+    assert not git(store(repo), "for-each-ref", "refs/cinnabar")
+    assert said(repo, "git::export", "--metadata", *DIALECT) == (
+        "abort: no metadata in dialect 'hggit': git-cinnabar gives other commit ids"
+    )
+
+
+def test_drafts_that_are_hidden_leave_the_store(repo: Path) -> None:
+    hg(repo, "git::export", *DIALECT)
+    hg(repo, "phase", "--secret", "--force", "-r", "9:")
+
+    hg(repo, "git::export", *DIALECT)
+
+    for at, commit in enumerate(IDS[1::2]):
+        found = captured(["git", "cat-file", "-e", commit], store(repo))
+        assert (found.returncode == 0) == (at < 9), commit
+    hg(repo, "git::verify", "--full", *DIALECT)
+
+
+def test_clones_and_bundles_have_the_same_ids(repo: Path, tmp_path: Path) -> None:
+    (repo / ".hg" / "hgrc").write_text(
+        "[extensions]\namalgam =\n"
+        "[amalgam]\ngit.dialect = hggit\ngit.serve = yes\ngit.push = yes\n"
+        "[web]\nallow-push = *\npush_ssl = no\n"
+    )
+    clone, unbundled = tmp_path / "clone", tmp_path / "unbundled"
+    with serving(repo) as server:
+        git(tmp_path, "clone", "-q", server.url, str(clone))
+        pushed = captured(["git", "push", "origin", "HEAD:refs/heads/new"], clone)
+    assert b"its commit ids are hg-git's" in pushed.stderr
+    hg(repo, "phase", "--public", "-r", "all()")
+    hg(repo, "git::bundle", str(tmp_path / "all.bundle"))
+    git(tmp_path, "clone", "-q", "all.bundle", str(unbundled))
+    for cloned in (clone, unbundled):
+        assert git(cloned, "rev-parse", "HEAD").decode().strip() == IDS[-1]
+    assert said(repo, "git::bundle", "-", "-t", "cinnabar-v1") == (
+        "abort: git-cinnabar would give some changesets other commit ids"
+    )
+    assert said(repo, "git::survey", str(clone), *DIALECT) == (
+        "abort: no survey for dialect 'hggit': it takes no git pushes"
+    )
