@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import re
 import shlex
@@ -98,8 +99,22 @@ def histories(
                 history.append(
                     Step(it, tuple(there - 1 - n % there for n in it.parents))
                 )
+            history = _accepted(history, place / f"grown{seed}-{at}", wanted)
             got += len(history) - 1
             yield history
+
+
+def _accepted(history: History, place: Path, wanted: set[Verdict]) -> History:
+    """Leave out what git refuses where it stands: an edit may meet another tree."""
+    for attempt in itertools.count():
+        made, oids = grown(place.with_suffix(f".{attempt}.git"), history)
+        verdicts = judge(made)
+        bad = [at for at, oid in enumerate(oids) if verdicts[oid] not in wanted]
+        if not bad:
+            break
+        for at in reversed(bad):
+            history = _without(history, at, at + 1)
+    return history
 
 
 def flat(history: History) -> History:
@@ -371,6 +386,7 @@ class _Run:
         if done.returncode:
             text = done.stderr.decode(errors="replace")
             self.wrong.append(f"the grammar: git refuses what it accepts: {text}")
+            print(f"  {self.wrong[-1]}", flush=True)
 
     def _one(self, name: str, kind: str, history: History, client: Path) -> None:
         mode = MODES[name]
