@@ -71,6 +71,7 @@ Before the first export, nothing is wrong:
     "problems": [],
     "refs": 1,
     "refs_behind": 0,
+    "remotes": [],
     "segments": 1,
     "served": 3
    }

@@ -145,6 +145,7 @@ Shells complete commands and options by asking Mercurial, which names each once:
   git::clone-command
   git::export
   git::id
+  git::push
   git::survey
   git::verify
   $ hg debugcomplete admin::amal

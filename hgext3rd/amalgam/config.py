@@ -17,7 +17,7 @@ import re
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from mercurial import error, util
+from mercurial import configitems, error, registrar, util
 from mercurial.i18n import _
 
 from .configitems import (
@@ -480,6 +480,14 @@ class ReplicaConfig(Record):
 
 
 _REPLICA = re.compile(rb"replicate\.([A-Za-z0-9_-]+)")
+# Mercurial compiles the expression, which a command that reads no such item can spare.
+_of_replicas: dict[bytes, Any] = {}
+registrar.configitem(_of_replicas)(
+    b"amalgam", rb"replicate\.", default=None, generic=True
+)
+configitems.coreitems.setdefault(b"amalgam", configitems.itemregister()).update(
+    _of_replicas[b"amalgam"]
+)
 _OF_REPLICAS: tuple[Item, ...] = tuple(ReplicaConfig._field_defaults.values())
 
 

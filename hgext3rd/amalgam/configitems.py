@@ -483,8 +483,6 @@ for _name, _kind, _default, _trust, _help in ROWS:
     _shown = list(_default).copy if isinstance(_default, tuple) else _default
     if PLACE not in _name:
         _configitem(_section, _name, default=_shown)
-# of all remotes; an expression takes time, and ``config`` knows the items
-_configitem(b"amalgam", rb"replicate\.", default=None, generic=True)
 
 
 def is_enabled(ui: UiT) -> bool:

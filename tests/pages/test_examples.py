@@ -334,6 +334,13 @@ def test_example_of_the_help_works(place: Place, example: str) -> None:
         place.environment["GIT_DIR"] = str(store)
     if "--base" in example:
         place.project.commit("newer")
+    if example.startswith("hg git::push"):
+        place.run("git init -q --bare ../host.git")
+        host = str(place.project.root.parent / "host.git")
+        place.project.configure("amalgam", replicate__mirror=host)
+        example = example.replace("git@example.org:project.git", host)
+    if "--check" in example:
+        place.run("hg git::push mirror")
     node = place.run("hg log -r . -T '{node|short}'")
     assert place.run(example.replace("1ea73414a91b", node))
 

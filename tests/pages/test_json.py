@@ -34,7 +34,7 @@ DAMAGE = """
 from mercurial import error
 from hgext3rd.amalgam.gitstore.export import warnings
 
-def damaged(*_args):
+def damaged(*_args, **_options):
     raise error.StorageError(b"as if damaged")
 
 warnings.ExportWarnings.of = damaged

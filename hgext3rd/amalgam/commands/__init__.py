@@ -43,7 +43,7 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
     """
 
     def registered(func: _Command) -> _Command:
-        @functools.wraps(func)
+        @functools.wraps(func, ("__name__", "__doc__"), ())
         def answer(*given: Any, **opts: Any) -> Any:
             from .. import damage
 
