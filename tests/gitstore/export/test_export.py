@@ -212,6 +212,7 @@ def convert(
             "threads": threads,
             "memory_bytes": memory_bytes,
             "level": conversion._LEVEL,
+            "has_exact": False,
         }
         done = Operation(uimod.ui(), {}).job("export", fields)
     assert done["changesets"] == count
