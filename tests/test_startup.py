@@ -112,8 +112,8 @@ def test_one_per_cent_of_a_small_command(repo: Path) -> None:
         found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
         assert found, done.stderr
         counts.append(int(found[1].replace(",", "")))
-    # 1.014 % with CPython 3.11; 1 % is the goal
-    assert counts[1] < counts[0] * 1.011, counts
+    # 0.8 % with CPython 3.11, and 6.8 % before
+    assert counts[1] < counts[0] * 1.01, counts
 
 
 def test_no_native_core_for_a_small_index(repo: Path) -> None:

@@ -478,11 +478,12 @@ is for choices of that owner that name no path, program or limit; help."""
 configtable: dict[bytes, dict[bytes, Any]] = {}
 _configitem = registrar.configitem(configtable)
 for _name, _kind, _default, _trust, _help in ROWS:
+    if PLACE in _name:
+        continue
     _section, _dot, _name = _name.partition(b".")
     # Mercurial wants a list from a function
     _shown = list(_default).copy if isinstance(_default, tuple) else _default
-    if PLACE not in _name:
-        _configitem(_section, _name, default=_shown)
+    _configitem(_section, _name, default=_shown)
 
 
 def is_enabled(ui: UiT) -> bool:
