@@ -134,8 +134,8 @@ from mercurial.configitems import coreitems
 from . import commands, configitems, hooks
 
 # At its start hg makes objects that stay, and Python looks for garbage among them after
-# each 700. This gives back two fifths of the cost of amalgam's start. Whoever has turned
-# that off, or looks less often, decides.
+# each 700. This gives back two fifths of the cost of amalgam's start. Whoever has
+# turned that off, or looks less often, decides.
 if 0 < gc.get_threshold()[0] < 20_000:
     gc.set_threshold(20_000)
 
