@@ -239,6 +239,27 @@ def test_who_waited_for_an_export_needs_no_other(
     assert len(exports) == 2
 
 
+def test_changeset_hidden_after_an_export_is_left_out_by_another(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No request waits in vain for that, though none has asked since the export."""
+    export, hidden = exporting.export, []
+
+    def followed_by_secrecy(*args: Any, **options: Any) -> Any:
+        done = export(*args, **options)
+        if not hidden:
+            hidden.append(store.git("rev-parse", "default"))
+            store.hg("phase", "--force", "--secret", "tip")
+        return done
+
+    monkeypatch.setattr(exporting, "export", followed_by_secrecy)
+    store.commit_nothing("before")
+    waiting = [Freshness(store.git_store(), 1000, 5) for _number in range(2)]
+    for one in waiting:
+        one.ensure()
+    assert store.git("rev-parse", "default") not in hidden
+
+
 def test_threads_find_out_once_what_is_so(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -395,7 +395,7 @@ def test_body_that_does_not_come_ends(exported_template: Exported) -> None:
             assert post(web, LS_REFS)[0] == 200
             until(lambda: not web.children())
             assert slow.recv(1 << 16) == b""
-        until(lambda: any("refused with 400" in line for line in web.logged()))
+        until(lambda: any("refused with 408" in line for line in web.logged()))
 
 
 def contextless(port: int) -> socket.socket:

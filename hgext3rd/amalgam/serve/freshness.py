@@ -259,8 +259,9 @@ class Freshness:
         """
         self._store = store
         self._limit = limit
-        self._began = time.monotonic()
-        self._end = self._began + timeout
+        self._needed = time.monotonic()
+        """When an export has to begin, at the earliest, to be new enough."""
+        self._end = self._needed + timeout
         self._waits_on = waits_on
         self._started = 0
 
@@ -289,11 +290,13 @@ class Freshness:
                     return
                 logged = b""
             elif self._missing() <= self._limit:
-                has_worked = self._export()
+                has_worked, looked = self._export(), time.monotonic()
                 if look(store).is_safe and (has_worked or may_be_old):
                     return
                 if not has_worked:
                     raise HttpError.later(_FAILED)
+                # something was hidden since: only a later export leaves it out
+                self._needed = looked
                 logged = b""
             else:
                 problem = self._start()
@@ -328,7 +331,7 @@ class Freshness:
     def _export(self) -> bool:
         """Export; return whether that succeeded.
 
-        Threads of this process share an export if it began after their requests.
+        Threads of this process share an export that is new enough for each of them.
         """
         store = self._store
         with _one_at_a_time:
@@ -337,7 +340,7 @@ class Freshness:
         if not exports.lock.acquire(timeout=max(0, self._left())):
             raise HttpError.later(_LATER)
         try:
-            if exports.last_began > self._began or look(store).is_current:
+            if exports.last_began > self._needed or look(store).is_current:
                 return True
             if exporter.must_wait(store.repo):
                 return False

@@ -325,15 +325,24 @@ def _read(
     size = 0
     while True:
         began = time.monotonic()
-        piece = reader.read(_READ_BYTES)
+        try:
+            piece = reader.read(_READ_BYTES)
+        except HttpError:
+            if moved(0, 0):
+                raise
+            raise _too_slow() from None  # it was cut for that
         if not piece:
             return
         if not moved(len(piece), time.monotonic() - began):
-            raise HttpError(408, b"the request comes too slowly")
+            raise _too_slow()
         size += len(piece)
         if size > limit_bytes:
             raise _too_long(limit_bytes)
         yield piece
+
+
+def _too_slow() -> HttpError:
+    return HttpError(408, b"the request comes too slowly")
 
 
 def _inflated(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -334,9 +334,11 @@ class Watchdog:
         """Note bytes that a client took or sent in ``seconds``; false: too slowly.
 
         Each byte earns time, up to ``quiet_seconds`` altogether: buffers of the kernel
-        take much at once, and then nothing for long.
+        take much at once, and then nothing for long. After ``bite``, all is too late.
         """
         self.feed()
+        if self.has_bitten:
+            return False
         if not self._least_speed:
             return True
         earned = self._credit_seconds + size_bytes / self._least_speed
