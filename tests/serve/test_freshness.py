@@ -243,7 +243,8 @@ def test_changeset_hidden_after_an_export_is_left_out_by_another(
     store: Exported, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No request waits in vain for that, though none has asked since the export."""
-    export, hidden = exporting.export, []
+    export = exporting.export
+    hidden: list[str] = []
 
     def followed_by_secrecy(*args: Any, **options: Any) -> Any:
         done = export(*args, **options)
