@@ -215,6 +215,17 @@ def test_what_hooks_print_is_for_people(pushing: Account, store: Exported) -> No
     assert b"remote: done by a hook" in done.stderr
 
 
+def test_git_sees_only_what_is_pushed(pushing: Account, store: Exported) -> None:
+    """Else its check walks from each ref of the store."""
+    see = "cat .hg/amalgam/*scratch-*/packed-refs"
+    add_config(store.root, f"[hooks]\npretxnclose = {see}\n")
+    done = pushing.git("-C", "clone", "push", "origin", "HEAD:refs/heads/new")
+    assert not done.returncode, done.stderr
+    new = git(pushing.home / "clone", "rev-parse", "HEAD").decode().strip()
+    seen = re.findall(r"remote: ([0-9a-f]{40} \S+)", done.stderr.decode())
+    assert seen == [f"{new} refs/pushed/{new}"]
+
+
 def test_archive_is_refused_with_a_sentence(account: Account) -> None:
     done = account.git("archive", "--remote=host:repo", "HEAD")
     assert done.returncode

@@ -69,6 +69,11 @@ def lines(file: IO[bytes]) -> Iterator[bytes]:
         yield content
 
 
+def framed(content: bytes) -> bytes:
+    """Return a line, or mark, that ``lines`` has read."""
+    return content if content in (FLUSH, DELIMITER) else line(content)
+
+
 def head_of(file: IO[bytes]) -> Head:
     """Look at the first lines of a request; ``ValueError`` if one is malformed.
 

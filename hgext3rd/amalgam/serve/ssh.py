@@ -9,7 +9,7 @@ Each request of a git client passes the checks of hgweb. In version 2 of the pro
 requests are independent: each is read whole, and git is started for it alone
 (gitprotocol-v2(5)). In earlier versions, one git process serves the session. It may
 have removed packs open, so before each of its answers the store must be readable, with
-all packs of the start. A push is one git process, with the steps of a push over HTTP.
+all packs of the start. A push has the advertisement and the steps of one over HTTP.
 """
 
 from __future__ import annotations
@@ -136,12 +136,12 @@ class Session:
         size = 0
         try:
             for content in pktlines.lines(stream):
-                is_mark = content in (pktlines.FLUSH, pktlines.DELIMITER)
-                size += len(content) if is_mark else len(content) + 4
+                framed = pktlines.framed(content)
+                size += len(framed)
                 if size > limit:
                     raise HttpError(413, b"the request is too long")
                 with temporary_file_in_use():
-                    body.write(content if is_mark else pktlines.line(content))
+                    body.write(framed)
                     if content == pktlines.FLUSH:
                         body.seek(0)  # which writes the rest
                         return body
@@ -389,19 +389,21 @@ class _PushRelay:
         self,
         reception: ReceivePackSession,
         running: ReceivePackProcess,
+        head: bytes,
         stdin: int,
         stdout: int,
     ) -> None:
+        """``head``: the input that was read already."""
         self._reception = reception
         self._running = running
         self._source, self._target = stdin, stdout
         self._sink = running.descriptors()[1]
         os.set_blocking(self._sink, False)
-        self._held = memoryview(b"")
+        self._held = memoryview(head)
         """The client's input that git has not taken: at most one piece."""
         self._poll = select.poll()
-        for fd in (running.output, stdin):
-            self._poll.register(fd, select.POLLIN)
+        self._poll.register(running.output, select.POLLIN)
+        self._poll.register(self._sink, select.POLLOUT)
         self._is_lost = False
         # not awaited at the end: the client may never read
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -485,16 +487,60 @@ class PushSession:
             reception = ReceivePackSession(
                 stack, admission, self._repo, self._proto, watchdog
             )
-            reception.put_refs(reception.read_refs())
-            running = reception.start(slot=slot, stdin=PIPE)
+            refs = reception.read_refs()
+            self._advertise(reception, refs, slot)
+            head = self._read_commands()
+            if head in (b"", pktlines.FLUSH):
+                return (0, b"") if head else (1, b"the client has gone")
+            reception.hear(head)
+            try:
+                reception.put_refs(refs)
+                running = reception.start("--stateless-rpc", slot=slot, stdin=PIPE)
+            except HttpError as exc:
+                # after the advertisement, git shows errors of the sideband only
+                line = pktlines.line(b"\3%s\n" % shown_by_git(exc.sentence))
+                write_all(self._stdout, line + pktlines.FLUSH)
+                return 1, exc.logged
             stack.callback(running.end)
-            relay = _PushRelay(reception, running, self._stdin, self._stdout)
+            relay = _PushRelay(reception, running, head, self._stdin, self._stdout)
             stack.callback(relay.end)
             # here, so that a signal lets Mercurial roll back
             reception.answer()
             if relay.has_lost_client():
                 return 1, b"the client has gone"
             return running.close(kill=False), running.said()
+
+    def _advertise(
+        self, reception: ReceivePackSession, refs: bytes, slot: Slot
+    ) -> None:
+        """Send the refs, with the capabilities that git has."""
+        running = reception.start(*_ADVERTISE, slot=slot)
+        try:
+            told = b""
+            while piece := running.read():
+                told += piece
+        finally:
+            running.end()
+        for piece in receivepack.advertisement(told, refs, self._admission.store):
+            write_all(self._stdout, piece)
+            self._watchdog.feed()
+
+    def _read_commands(self) -> bytes:
+        """Read the commands of the request, or the beginning of many.
+
+        Nothing if the client has gone.
+        """
+        # all that comes after is for git
+        stream = io.BufferedReader(_Input(self._stdin, self._watchdog), buffer_size=1)
+        head = b""
+        try:
+            for content in pktlines.lines(stream):
+                head += pktlines.framed(content)
+                if content == pktlines.FLUSH or len(head) >= receivepack.HEARD_BYTES:
+                    break
+        except ValueError:
+            raise HttpError(400, _MALFORMED) from None
+        return head
 
 
 _ILLEGAL = 255
