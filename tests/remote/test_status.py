@@ -63,6 +63,20 @@ def test_lag_failures_and_refusals_are_shown(store: Exported, host: GitHost) -> 
     assert metric("refs_written_total") >= 5
 
 
+def test_a_remote_that_follows_has_changes_exported(store: Exported) -> None:
+    """And asks for it without ``export-on-change``."""
+
+    def exporter(*options: str) -> str:
+        done = store.run("admin::amalgam", "-T", "json", *options)
+        (found,) = json.loads(done.out)
+        return str(found["exporter"])
+
+    remote = ("--config", "amalgam.replicate.mirror=../mirror")
+    follows = ("--config", "amalgam.replicate.mirror.on-change=yes")
+    assert exporter(*remote) == "off"
+    assert exporter(*remote, *follows) == "idle"
+
+
 def test_a_wrong_url_is_a_problem_without_its_secret(store: Exported) -> None:
     url = "amalgam.replicate.mirror=https://me:secret@example.org/x"
     done = store.run("admin::amalgam", "--config", url)

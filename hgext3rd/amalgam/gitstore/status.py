@@ -17,6 +17,7 @@ from mercurial.i18n import _
 from mercurial.node import bin
 
 from .. import background
+from ..config import wants_export_on_change
 from ..files import Unusable
 from ..locking import LOCK, Holder, LockState, holder
 from ..records import Record
@@ -172,15 +173,16 @@ class StoreStatus:
         """See whether the store follows, if it should."""
         directory = request.exporter_directory(store.repo)
         failure = Failure.read(directory, exporter.FAILURE)
+        follows = wants_export_on_change(store.repo.ui)
         is_there, lost = False, b""
         try:
             is_there = request.is_exporter_running(directory)
             if not is_there:
                 lost = background.failure(store.repo, request.COMMAND, has_ended=True)
         except Unusable as exc:
-            if store.config.export_on_change:
+            if follows:
                 self.problems.append(Problem(exc.message, exc.hint or _LOG))
-        if store.config.export_on_change:
+        if follows:
             self.exporter = b"working" if is_there else b"idle"
         if failure is not None:
             self.export_failures = failure.attempts
@@ -201,7 +203,7 @@ class StoreStatus:
         ):
             newest = max(stamp[3] for stamp in selection.state_of(store.repo) if stamp)
             if time.time() - newest / 1e9 > _LONGEST_START_SECONDS:
-                text = _(b"changes are not exported, though export-on-change is set")
+                text = _(b"changes are not exported, but the configuration asks for it")
                 self.problems.append(Problem(text, _LOG))
 
     def _check_roll_ups(self, store: GitStore) -> None:

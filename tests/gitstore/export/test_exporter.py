@@ -383,7 +383,8 @@ def test_change_that_nobody_exported_is_a_problem(followed: Followed) -> None:
     ]:
         os.utime(path, (long_ago, long_ago), follow_symlinks=False)
     (problem,) = followed.admin()["problems"]
-    assert problem["text"] == "changes are not exported, though export-on-change is set"
+    text = "changes are not exported, but the configuration asks for it"
+    assert problem["text"] == text
 
 
 @pytest.fixture
