@@ -313,6 +313,57 @@ def test_a_changeset_that_may_not_be_read_is_deleted_there(
         assert b"is not served here any more" in store.run("git::push", "mirror").err
 
 
+def test_a_ref_that_others_made_equal_is_theirs(mirrored: Mirrored) -> None:
+    """It is neither deleted nor moved before somebody takes it over."""
+    mirrored.push()
+    theirs = "refs/heads/theirs"
+    url, oid = str(mirrored.remote.path), mirrored.store.ids("2")[1]
+    mirrored.store.git("push", "-q", url, f"{oid}:{theirs}")
+    mirrored.store.hg("bookmark", "-r", "2", "theirs")
+    for _try in range(2):
+        code, result = mirrored.push()
+        assert code == REFUSED
+        (refused,) = result["refs"]
+        assert (refused["ref"], refused["action"]) == (theirs, "refused")
+        assert "--adopt takes it over" in refused["reason"]
+    mirrored.store.hg("bookmark", "-d", "theirs")
+    assert mirrored.push("--prune")[0] == EQUAL
+    assert mirrored.remote.refs()[theirs] == oid
+    mirrored.store.hg("bookmark", "-r", "2", "theirs")
+    assert mirrored.push("--force", "-B", "theirs")[0] == EQUAL
+    mirrored.store.hg("bookmark", "-d", "theirs")
+    assert mirrored.actions("--prune") == {theirs: "deleted"}
+
+
+def test_refs_that_others_deleted_do_not_hold_back_others(mirrored: Mirrored) -> None:
+    names = [f"gone{number}" for number in range(3)]
+    for name in names:
+        mirrored.store.hg("bookmark", "-r", "0", name)
+    mirrored.push()
+    mirrored.store.hg("bookmark", "-d", *names)
+    mirrored.remote.git("update-ref", "-d", "refs/heads/gone1")
+    code, result = mirrored.push("--prune")
+    assert (code, mirrored.is_equal()) == (EQUAL, True), result
+
+
+def test_only_branches_and_tags_are_asked_for(
+    mirrored: Mirrored, tmp_path: Path
+) -> None:
+    """Hosts have many other refs; git lists them only for odd patterns."""
+
+    def prefixes(*args: str) -> list[str]:
+        trace = tmp_path / "trace"
+        trace.unlink(missing_ok=True)
+        words = ("git::push", "mirror", *args)
+        start(mirrored.store.root, *words, GIT_TRACE_PACKET=str(trace)).wait()
+        lines = [it.partition("> ref-prefix ") for it in trace.read_text().splitlines()]
+        return sorted(prefix for _before, mark, prefix in lines if mark)
+
+    assert prefixes() == prefixes("--check") == ["refs/heads/", "refs/tags/"]
+    mirrored.set(refs="refs/heads/* stable:refs/odd/stable")
+    assert prefixes("--check") == []
+
+
 def test_patterns_choose_and_rename(mirrored: Mirrored) -> None:
     mirrored.set(refs="default:main refs/heads/* !feature/*")
     mirrored.push()
@@ -376,7 +427,9 @@ def test_a_lost_or_damaged_ledger_costs_a_comparison(mirrored: Mirrored) -> None
     assert mirrored.is_equal()
     # without any state, nothing counts as ours
     shutil.rmtree(mirrored.state)
-    assert mirrored.push()[0] == FAILED
+    done = mirrored.store.run("git::push", "mirror")
+    assert done.code == FAILED
+    assert b"(run 'hg git::push --adopt mirror' to take over" in done.err
     assert mirrored.push("--adopt")[0] == EQUAL
 
 
@@ -413,12 +466,12 @@ def test_a_dry_run_writes_nothing(mirrored: Mirrored) -> None:
     assert mirrored.remote.refs() != mirrored.wanted()
 
 
-def start(root: Path, *args: str) -> subprocess.Popen[bytes]:
+def start(root: Path, *args: str, **variables: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(HG), "--config", "extensions.amalgam=", *args]
     return subprocess.Popen(
         command,
         cwd=root,
-        env=ENVIRONMENT,
+        env=ENVIRONMENT | variables,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

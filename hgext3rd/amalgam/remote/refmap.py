@@ -54,6 +54,9 @@ class RefMap:
         self._rules = [*self._renames, *map(_rule, plain)]
         self.is_plain = not self._renames
         """Whether all refs keep their names."""
+        ends = [it.partition(b":")[2] or it for it in given] or [*_DEFAULT]
+        self.is_usual = all(_whole(it).startswith((HEADS, TAGS)) for it in ends)
+        """Whether all refs are branches and tags at the remote."""
 
     def target(self, name: bytes) -> bytes:
         """Return the name at the remote of a ref of the store; empty if it stays."""

@@ -24,17 +24,17 @@ from mercurial.i18n import _
 from ..gitstore import failures
 from ..gitstore.export.request import take_exporter_lock
 from ..gitstore.failures import Failure
-from ..gitstore.git.refs import TAGS
+from ..gitstore.git.refs import HEADS, TAGS
 from ..records import Choice, Record
 from ..terminal import counted, printable
 from .ledger import Ledger, LedgerLostError, RefRefusal, read_only
 from .slices import sliced
 from .staging import Change, staged
 from .storerefs import StoreRefs
-from .transport import NO_OID, FailureKind, RemoteFailureError, Transport
+from .transport import NO_OID, Answer, FailureKind, RemoteFailureError, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from ..config import ReplicaConfig
     from ..files import Directory, Placement
@@ -283,7 +283,7 @@ class Replication:
         with contextlib.suppress(LedgerLostError):
             self._ledger.read()
         try:
-            there = self._transport.refs()
+            there = self._asked()
         except RemoteFailureError as exc:
             return Result(Status.FAILED, failure=exc)
         wanted = self._all_wanted()
@@ -318,7 +318,12 @@ class Replication:
             text = _(b"the remote has %s that this repository did not write: %s%s")
             text %= (counted(len(exc.refs), b"ref"), shown, more)
             failure = RemoteFailureError(FailureKind.MOVED, text)
-            hint = _(b"--adopt takes over those that are equal or behind")
+            target = self._target
+            is_named = target.name != target.remote.key
+            hint = _(
+                b"run 'hg git::push --adopt %s' to take over those that are equal or "
+                b"behind, if nobody else writes them"
+            ) % (target.name if is_named else target.remote.shown)
         except RemoteFailureError as exc:
             failure = exc
         outcomes = tuple(self._outcomes[ref] for ref in sorted(self._outcomes))
@@ -359,7 +364,11 @@ class Replication:
             there = self._there()
             for name in self._options.forced:
                 ref = self._target.map.target(name)
-                self._leases[ref] = there.get(ref, NO_OID)
+                oid = there.get(ref, NO_OID)
+                if oid != self._wanted(ref):
+                    self._leases[ref] = oid
+                elif not self._options.is_dry:
+                    self._ledger.wrote([(ref, oid)])
         self._settle()
 
     def _meet(self, url: bytes, *, is_known: bool) -> None:
@@ -397,18 +406,28 @@ class Replication:
     def _there(self) -> dict[bytes, bytes]:
         """Ask the remote for its refs, once."""
         if self._listed is None:
-            self._listed = self._transport.refs()
+            self._listed = self._asked()
         return self._listed
+
+    def _asked(self, refs: Collection[bytes] = ()) -> dict[bytes, bytes]:
+        """Ask the remote for ``refs``, or for all that may be ours, and maybe more."""
+        ledger = self._ledger
+        names = refs or [*ledger.has, *ledger.intents, *ledger.refused]
+        is_usual = all(name.startswith((HEADS, TAGS)) for name in names)
+        if not refs:
+            is_usual &= self._target.map.is_usual and ledger.map.is_usual
+        hides = self._target.config.hides_refs and len(refs) <= _MOST_SHOWN
+        return self._transport.refs(is_usual=is_usual, shown=refs if hides else ())
 
     def _settle(self) -> None:
         """Ask the remote which of the intents without an answer it has carried out."""
         if not self._ledger.intents or self._options.is_dry:
             return
-        there = self._transport.refs()
-        self._listed = there
-        self._earlier.update(self._ledger.intents)
+        intents = self._ledger.intents
+        there = self._asked(intents.keys())
+        self._earlier.update((ref, [*oids]) for ref, oids in intents.items())
         written, foreign = [], []
-        for ref, oids in self._ledger.intents.items():
+        for ref, oids in intents.items():
             oid = there.get(ref, NO_OID)
             if oid in oids or oid == self._ledger.known(ref):
                 written.append((ref, oid))
@@ -417,6 +436,7 @@ class Replication:
                     self._note(change, _action(change))
             else:
                 foreign.append((ref, self._refusal(ref, _moved(oid))))
+        self._tried |= {ref for ref, _it in foreign} - self._leases.keys()
         self._ledger.saw(written)
         self._ledger.refuse(foreign)
 
@@ -564,11 +584,12 @@ class Replication:
                 is_too_much = self._push(changes)
             except RemoteFailureError as exc:
                 self._settle_after(exc)
-                if exc.kind is not FailureKind.LIMIT or not self._lower():
-                    if not self._plan():
-                        break  # it has all of them, only its answer was lost
+                if exc.kind is FailureKind.LIMIT and self._lower():
+                    continue
+                left = self._plan()
+                if left == changes:
                     raise
-                continue
+                continue  # only an answer was lost, or others deleted a ref as well
             is_too_much = is_too_much and self._lower()
             if not (self._explain_moved() or is_too_much):
                 break
@@ -716,6 +737,11 @@ class Replication:
             answer = answers.refs.get(change.ref)
             if answer is None:
                 open_refs.append(change)
+            elif answer.was_equal and not self._is_ours(change):
+                text = _(b"somebody else made it already (--adopt takes it over)")
+                answer = Answer(False, text, FailureKind.MOVED)
+                self._note(change, Action.REFUSED, answer.reason, answer.kind)
+                refused.append((change, answer, True))
             elif answer.is_done:
                 written.append((change.ref, change.new))
                 action = Action.FORCED if answer.is_forced else _action(change)
@@ -743,6 +769,11 @@ class Replication:
             raise answers.failure
         return is_declined, is_too_much
 
+    def _is_ours(self, change: Change) -> bool:
+        """Return whether we wrote a ref that has its new value already, or may have."""
+        intended = self._earlier.get(change.ref, ())
+        return change.old != NO_OID or change.new in intended
+
     def _shown(self, changes: Sequence[Change]) -> list[bytes]:
         """Return the refs that the remote should advertise; empty for all.
 
@@ -767,13 +798,14 @@ class Replication:
         if not moved:
             return False
         try:
-            there = self._transport.refs()
+            there = self._asked([it.ref for it in moved])
         except RemoteFailureError:
             return False
         refusals, ours = [], []
         for outcome in moved:
             oid = there.get(outcome.ref, NO_OID)
-            if oid in self._earlier.get(outcome.ref, ()):
+            is_gone = oid == outcome.new == NO_OID  # others have deleted it, too
+            if is_gone or oid in self._earlier.get(outcome.ref, ()):
                 ours.append((outcome.ref, oid))
                 continue
             reason = _moved(oid)

@@ -41,6 +41,8 @@ _LISTED = re.compile(rb"([0-9a-f]{40})\t(refs/.+)")
 _MOST_WORDS = 5
 _MOST_OUTPUT = 1 << 20
 _PIECE_BYTES = 1 << 16
+# a name or password before the host, as url.*.insteadOf of git may have it
+_SECRET = re.compile(rb"(https?://|://[^/@\s:]*:)[^/@\s]*@")
 _PERCENT = re.compile(rb"^([A-Z][a-z ]+): +(\d+)% \((\d+)/(\d+)\)")
 
 
@@ -112,6 +114,8 @@ class Answer(Record):
     kind: FailureKind = FailureKind.RULE
     is_forced: bool = False
     """Whether commits that the ref had are not below it any more."""
+    was_equal: bool = False
+    """Whether the remote had it before."""
 
 
 class PushAnswers(Record):
@@ -146,14 +150,20 @@ class Transport:
         self._quiet_seconds = quiet_seconds
         self._progress = progress
 
-    def refs(self) -> dict[bytes, bytes]:
-        """Ask the remote for all of its refs: name to oid, in hexadecimal digits.
+    def refs(
+        self, *, is_usual: bool, shown: Iterable[bytes] = ()
+    ) -> dict[bytes, bytes]:
+        """Ask the remote for its refs: name to oid, in hexadecimal digits.
 
-        git sends prefixes of names for a fetch only. This is for rare cases.
+        ``is_usual``: branches and tags only. If ``shown`` has refs, the remote is
+        asked to list no others. git sends no other prefixes (2.39 to 2.55).
         """
-        code, output, words = self._run(
-            self._git, ("ls-remote", "--refs"), (self._remote.url,), {}
-        )
+        args: list[str | bytes] = ["ls-remote", "--refs"]
+        if is_usual:
+            args += ["--heads", "--tags"]
+        if hidden := self._hidden(b"uploadpack", shown):
+            args.append(b"--upload-pack=" + hidden + b"upload-pack")
+        code, output, words = self._run(self._git, args, (self._remote.url,), {})
         if code:
             raise self._failure(words, code)
         found = (_LISTED.fullmatch(line) for line in output.split(b"\n"))
@@ -177,13 +187,8 @@ class Transport:
         args: list[str | bytes] = ["push", "--porcelain", "--no-verify", "--progress"]
         args += [b"--force-with-lease=" + lease for lease in leases]
         args += [b"--push-option=" + option for option in options]
-        if shown := [b"!" + ref for ref in advertised]:
-            hidden = [b"-c receive.hideRefs=" + _quoted(it) for it in (b"refs", *shown)]
-            # of a path, it is the same git; a shell runs it
-            is_path = self._remote.protocol == b"file"
-            program = _quoted(git.program) if is_path else b"git"
-            far = b" ".join([program, *hidden, b"receive-pack"])
-            args.append(b"--receive-pack=" + far)
+        if hidden := self._hidden(b"receive", advertised):
+            args.append(b"--receive-pack=" + hidden + b"receive-pack")
         config = {f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url)}
         if not leases:
             config[f"remote.{_REMOTE}.fetch"] = f"+refs/*:{LEASES.decode()}*"
@@ -192,6 +197,19 @@ class Transport:
         answers, was_declined = _answers(output, words)
         failure = self._failure(words, code) if code else None
         return PushAnswers(answers, failure, was_declined)
+
+    def _hidden(self, section: bytes, shown: Iterable[bytes]) -> bytes:
+        """Return the start of a command that hides all refs but ``shown``, if any."""
+        values = [b"!" + ref for ref in shown]
+        if not values:
+            return b""
+        # of a path, it is the same git; a shell runs it
+        is_path = self._remote.protocol == b"file"
+        program = _quoted(self._git.program) if is_path else b"git"
+        key = b"-c " + section + b".hideRefs="
+        return b" ".join(
+            [program, *(key + _quoted(it) for it in (b"refs", *values)), b""]
+        )
 
     def _failure(self, words: list[bytes], code: int) -> RemoteFailureError:
         said = [
@@ -237,7 +255,7 @@ class Transport:
                     raise self._silence() from None
                 raise
         lines = [it.rpartition(b"\r")[2].strip() for it in errors.split(b"\n")]
-        return code, output, [printable(line) for line in lines if line]
+        return code, output, [_told(line) for line in lines if line]
 
     def _silence(self) -> RemoteFailureError:
         return RemoteFailureError(
@@ -281,6 +299,11 @@ class Transport:
             self._progress(match[1], int(match[3]), int(match[4]))
 
 
+def _told(text: bytes) -> bytes:
+    """Return words of git or of the remote for people, without passwords."""
+    return _SECRET.sub(rb"\1***@", printable(text))
+
+
 def _quoted(word: bytes) -> bytes:
     """Return a word for a shell."""
     return b"'%s'" % word.replace(b"'", b"'\\''")
@@ -299,9 +322,9 @@ def _answers(output: bytes, words: list[bytes]) -> tuple[dict[bytes, Answer], bo
             continue
         flag, ref, summary = match[1], match[3], match[4]
         if flag != b"!":
-            answers[ref] = Answer(True, is_forced=flag == b"+")
+            answers[ref] = Answer(True, is_forced=flag == b"+", was_equal=flag == b"=")
             continue
-        reason = printable((_REASON.fullmatch(summary) or [b"", b""])[1] or summary)
+        reason = _told((_REASON.fullmatch(summary) or [b"", b""])[1] or summary)
         if b"failed to report status" in reason:
             continue  # nobody knows
         is_hook = b"hook declined" in reason
