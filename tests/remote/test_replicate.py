@@ -287,9 +287,13 @@ def test_gone_refs_go_only_with_prune(mirrored: Mirrored) -> None:
     assert actions == {FEATURE: "deleted", "refs/heads/feature": "created"}
 
 
+_HIDE = ("--config", "experimental.evolution.createmarkers=yes", "debugobsolete")
+
+
 @pytest.mark.parametrize("is_allowed", [True, False])
+@pytest.mark.parametrize("way", ["strip", "secret", "obsolete"])
 def test_a_changeset_that_may_not_be_read_is_deleted_there(
-    mirrored: Mirrored, is_allowed: bool
+    mirrored: Mirrored, way: str, is_allowed: bool
 ) -> None:
     store = mirrored.store
     store.hg("update", "-q", "0")
@@ -299,9 +303,16 @@ def test_a_changeset_that_may_not_be_read_is_deleted_there(
     assert "refs/heads/work" in mirrored.remote.refs()
     if not is_allowed:
         mirrored.behave(protected=("refs/heads/work",))
-    store.hg("bookmark", "-d", "work")
+    node = store.hg("log", "-r", "tip", "-T", "{node}")
     store.hg("update", "-q", "0")
-    store.hg(*STRIP, "-r", "desc(confidential)")
+    store.hg("bookmark", "-d", "work")
+    match way:
+        case "strip":
+            store.hg(*STRIP, "-r", node)
+        case "secret":
+            store.hg("phase", "--secret", "--force", "-r", node)
+        case "obsolete":
+            store.hg(*_HIDE, node)
     code, result = mirrored.push()
     (of_work,) = [it for it in result["refs"] if it["ref"] == "refs/heads/work"]
     if is_allowed:
@@ -311,6 +322,32 @@ def test_a_changeset_that_may_not_be_read_is_deleted_there(
         assert (code, of_work["action"]) == (REFUSED, "refused")
         assert of_work["unreadable"]
         assert b"is not served here any more" in store.run("git::push", "mirror").err
+
+
+@pytest.mark.parametrize(
+    "switches", [{"password": "pw"}, {"status": 503}, {"cut_after_bytes": 100}]
+)
+def test_a_password_of_gits_configuration_is_nowhere(
+    mirrored: Mirrored, tmp_path: Path, switches: dict[str, Any]
+) -> None:
+    """Not in output, ledger or failure."""
+    bare = mirrored.remote.url.removesuffix("mirror")
+    config = tmp_path / "gitconfig"
+    url = bare.replace("://", "://mirror:verysecret@")
+    config.write_text(f'[url "{url}"]\n\tinsteadOf = {bare}\n')
+    mirrored.behave(**switches)
+    command = [sys.executable, str(HG), "--config", "extensions.amalgam=", "--debug"]
+    done = subprocess.run(
+        [*command, "git::push", "mirror"],
+        cwd=mirrored.store.root,
+        env=ENVIRONMENT | {"GIT_CONFIG_GLOBAL": str(config)},
+        capture_output=True,
+    )
+    assert done.returncode == FAILED
+    written = [it.read_bytes() for it in mirrored.state.iterdir()]
+    shown = mirrored.store.run("admin::amalgam").out
+    assert b"failed" in shown
+    assert b"verysecret" not in b"".join([done.stdout, done.stderr, shown, *written])
 
 
 def test_a_ref_that_others_made_equal_is_theirs(mirrored: Mirrored) -> None:

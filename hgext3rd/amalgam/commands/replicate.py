@@ -33,7 +33,7 @@ from ..scratch import scratch
 from ..terminal import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from ..remote.storerefs import StoreRefs
 
 _MOST_SHOWN = 20
+_MOST_READ = 100
+"""Commits whose attributes are read."""
 _READS_ONLY = ("prune", "force", "adopt", "dry_run", "bookmark", "tags")
 
 
@@ -70,11 +72,27 @@ def run(ui: UiT, repo: RepoT, *remotes: bytes, **opts: Any) -> int:
             options = _options(source.refs, opts)
             checks = bool(opts["check"])
             results |= _replicate(ui, open_targets, source, options, checks=checks)
+    if _has_pointers(store, results.values()):
+        ui.warn(_(b"warning: files in LFS are pushed as pointers, without contents\n"))
+        ui.warn(_(b"(push the contents with 'git lfs push --all' from a clone)\n"))
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"git-push", byte_opts) as fm:
         for target in found:
             _show(ui, fm, target, results[target.name], opts)
     return max(EXIT_CODES[it.status] for it in results.values())
+
+
+def _has_pointers(store: GitStore, results: Iterable[Result]) -> bool:
+    """Return whether commits that were or would be written have pointers of git-lfs.
+
+    Of files that only git knows to be in LFS, ``.gitattributes`` tells.
+    """
+    found = {it.new for result in results for it in result.outcomes} - {NO_OID}
+    if not found or b"lfs" in store.repo.requirements:
+        return bool(found)
+    asked = b"".join(b"%s:.gitattributes\n" % oid for oid in sorted(found)[:_MOST_READ])
+    done = store.repository.git.run("cat-file", "--batch", input=asked, check=False)
+    return b"filter=lfs" in done.stdout
 
 
 def _targets(
