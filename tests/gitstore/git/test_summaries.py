@@ -118,6 +118,30 @@ def test_summaries_have_the_complete_pack_and_nothing_else(store: Exported) -> N
     check(store)
 
 
+def test_among_many_heads_only_the_main_line_has_bitmaps(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, made = summaries.make, []
+
+    def noted(*args: Any) -> None:
+        made.append((args[3], args[4]))
+        make(*args)
+
+    monkeypatch.setattr(summaries, "make", noted)
+    monkeypatch.setattr(maintenance, "_MOST_BITMAPPED", 1)
+    store.hg("update", "-q", "0")
+    store.hg("branch", "-q", "aside")
+    store.commit_nothing("aside")
+    store.hg("git::export")
+    maintain(store)
+    ((tips, bitmapped),) = made
+    aside, main = (
+        bytes.fromhex(store.ids(rev)[1]) for rev in ("0", str(CHANGESETS - 1))
+    )
+    assert (aside in tips, bitmapped) == (True, [main])
+    check(store)
+
+
 STRIP = "--config extensions.strip= strip -q --no-backup -r"
 CENSOR = "--config extensions.censor= --config censor.policy=ignore censor"
 EVENTS = {

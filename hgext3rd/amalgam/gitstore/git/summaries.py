@@ -37,7 +37,7 @@ _PACK_INDEX = b"multi-pack-index"
 _OF_PACKS = re.compile(rb"multi-pack-index.*")
 # of a multi-pack-index, such as the bitmap; its name has the checksum of that
 _BESIDE = re.compile(rb"multi-pack-index-.*")
-_TIPS = b"tips"
+_SNAPSHOT = b"bitmapped"
 _CONFIG = {
     "core.commitGraph": "true",
     "core.multiPackIndex": "true",
@@ -160,31 +160,36 @@ def make(
     objects: Directory,
     pack: str,
     tips: Sequence[bytes],
+    bitmapped: Sequence[bytes],
     placement: Placement,
 ) -> None:
     """Let git write summaries of one pack into objects of a ``staging_area``.
 
-    It has all that ``tips``, commits, lead to. git sees no objects of other packs.
-    ``Abort`` if git fails.
+    It has all that ``tips``, commits, lead to; ``bitmapped`` are those whose ancestors
+    get bitmaps. git sees no objects of other packs. ``Abort`` if git fails.
     """
     packs = objects.sub(b"pack")
     for suffix in (b".pack", b".idx", b".rev"):
         _copy(repository.packs_directory, packs, os.fsencode(pack) + suffix)
-    listing = b"".join(oid.hex().encode() + b"\n" for oid in tips)
-    objects.replace(_TIPS, listing, placement, durable=False)
+    objects.replace(_SNAPSHOT, _listing(bitmapped), placement, durable=False)
     git = repository.git._replace(new_objects=objects, is_apart=True)
     git.run(
         *("multi-pack-index", "write", "--stdin-packs", "--bitmap"),
-        b"--refs-snapshot=" + objects.join(_TIPS),
+        b"--refs-snapshot=" + objects.join(_SNAPSHOT),
         input=b"%s.idx\n" % os.fsencode(pack),
         config=_CONFIG,
     )
-    git.run("commit-graph", "write", "--stdin-commits", input=listing, config=_CONFIG)
+    args = ("commit-graph", "write", "--stdin-commits")
+    git.run(*args, input=_listing(tips), config=_CONFIG)
     if not packs.exists(_PACK_INDEX) or not objects.exists(b"info/commit-graph"):
         raise error.Abort(
             _(b"git wrote no multi-pack-index or no commit-graph"),
             hint=_(b"run 'hg git::verify', then 'hg debug::amalgam-maintenance'"),
         )
+
+
+def _listing(oids: Sequence[bytes]) -> bytes:
+    return b"".join(oid.hex().encode() + b"\n" for oid in oids)
 
 
 def take(repository: Repository, objects: Directory) -> None:
