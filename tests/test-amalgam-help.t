@@ -29,6 +29,8 @@ The page of the extension says what it is for and how to begin:
     $ hg admin::clone-bundles-refresh
     $ git clone --bundle-uri=https://example.org/repo/amalgam/bundles/bundles.list ...
     $ git clone https://example.org/repo
+    $ hg clone git@example.org:group/project.git
+    $ hg clone git+https://example.org/project
     $ hg help config.amalgam
     $ hg help config.amalgam.git.memory
 

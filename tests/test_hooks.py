@@ -25,7 +25,7 @@ WRAPS = [
         by,
         *versions,
     )
-    for wraps in (hooks.WRAPS, hooks.WRAPS_AFTER_EXTENSIONS)
+    for wraps in (hooks.WRAPS, hooks.WRAPS_AFTER_EXTENSIONS, hooks.WRAPS_FOR_REMOTES)
     for module, rows in wraps.items()
     for target, by, _why, *versions in rows
 ]
@@ -121,7 +121,9 @@ def test_replacements_exist() -> None:
 
 def test_wraps_are_few() -> None:
     # an attribute with two places in two versions is one wrap
-    assert len({by for _target, by, *_versions in WRAPS}) <= 42
+    of_remotes = {row[1] for rows in hooks.WRAPS_FOR_REMOTES.values() for row in rows}
+    assert len({by for _target, by, *_versions in WRAPS} - of_remotes) <= 42
+    assert len(of_remotes) <= 8
 
 
 def test_nothing_is_wrapped_elsewhere() -> None:

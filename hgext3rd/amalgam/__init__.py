@@ -111,6 +111,17 @@ become changesets, and keep their ids in git::
   [amalgam]
   git.push = yes
 
+git servers
+===========
+
+Mercurial's commands take git repositories as remotes: clone, pull, incoming,
+outgoing and identify. git connects, with your own configuration::
+
+  $ hg clone git@example.org:group/project.git
+  $ hg clone git+https://example.org/project
+
+A branch becomes a bookmark. ``default/NAME`` is the branch NAME at the last pull.
+
 Configuration
 =============
 

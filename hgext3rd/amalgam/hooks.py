@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from mercurial import encoding, extensions, hgweb, localrepo, wireprotoserver
+from mercurial import encoding, error, extensions, hgweb, localrepo, wireprotoserver
 
 from . import commands
 from .configitems import DIALECTS
@@ -34,6 +36,7 @@ _HTTP = "hgweb answers git clients"
 _CHECK = "an error in a bundle reaches the client"
 _CLONE = "hgweb names URLs that a client can reach"
 _BUNDLES = "clonebundles has formats for git, and keeps replaced bundles"
+_REMOTES = "git repositories are remotes"
 _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
@@ -199,6 +202,25 @@ WRAPS_AFTER_EXTENSIONS: _Wraps = {
 }
 """Wrapped after other extensions, which may replace the same functions."""
 
+WRAPS_FOR_REMOTES: _Wraps = {
+    "mercurial.hg": (("remoteui", "gitpeer.wraps:remote_ui", _REMOTES, "<= 7.1"),),
+    "mercurial.repo.factory": (
+        ("_remoteui", "gitpeer.wraps:remote_ui", _REMOTES, ">= 7.2"),
+    ),
+    "mercurial.utils.urlutil": (
+        ("hasscheme", "gitpeer.addresses:has_scheme", _REMOTES),
+        ("path._isvalidlocalpath", "gitpeer.addresses:is_valid", _REMOTES),
+    ),
+    "mercurial.exchange": (("pull", "gitpeer.wraps:pull", _REMOTES),),
+    "mercurial.bundlerepo": (("getremotechanges", "gitpeer.wraps:incoming", _REMOTES),),
+    "mercurial.discovery": (("findcommonincoming", "gitpeer.wraps:common", _REMOTES),),
+    "mercurial.commands": (
+        ("table[pull]", "gitpeer.wraps:pull_command", _REMOTES),
+        ("table[clone]", "gitpeer.wraps:clone_command", _REMOTES),
+    ),
+}
+"""Wrapped like those, unless hg-git is loaded, which has the same remotes."""
+
 
 def _add_summary(cmdutil: Any) -> None:
     cmdutil.summaryhooks.add(b"amalgam", _replacement("commands.summary:show_summary"))
@@ -229,6 +251,35 @@ def _add_cinnabarclone(_wireprotoserver: Any) -> None:
     advertise.register_cinnabarclone()
 
 
+def _add_git_peers(factory: Any) -> None:
+    """Let Mercurial make peers for git URLs, scp-like names, and git repositories."""
+    if hasattr(factory, "repo_factory"):
+        return  # the same tables, in another module
+    make = _replacement("gitpeer.wraps:make_peer")
+    make_of_both = _replacement("gitpeer.wraps:make_peer_of_both")
+    find = _replacement("gitpeer.wraps:instance")
+    is_scp = _replacement("gitpeer.addresses:is_scp")
+    peers = factory.peer_schemes
+    for scheme in (b"git", b"git+ssh", b"git+http", b"git+https", b"git+file"):
+        peers[scheme] = SimpleNamespace(make_peer=make)
+    for scheme in (b"http", b"https", b"ssh"):
+        both = functools.partial(make_of_both, peers[scheme])
+        peers[scheme] = SimpleNamespace(make_peer=both)
+    local = factory.repo_schemes[b"file"]
+
+    def instance(ui: UiT, path: bytes, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return local.instance(ui, path, *args, **kwargs)
+        except error.RepoError as exc:
+            return find(exc, ui, path)
+
+    def is_local(path: bytes) -> bool:
+        is_remote = b"@" in path and b":" in path and is_scp(path)
+        return not is_remote and local.islocal(path)
+
+    factory.repo_schemes[b"file"] = SimpleNamespace(instance=instance, islocal=is_local)
+
+
 #: Additions to tables of Mercurial, made when it loads a module.
 ADDITIONS: dict[str, Callable[[Any], None]] = {
     "mercurial.cmdutil": _add_summary,
@@ -239,6 +290,11 @@ ADDITIONS: dict[str, Callable[[Any], None]] = {
 #: The same, after other extensions.
 ADDITIONS_AFTER_EXTENSIONS: dict[str, Callable[[Any], None]] = {
     _FOR_SERVERS: _add_cinnabarclone,
+}
+#: The same, unless hg-git is loaded.
+ADDITIONS_FOR_REMOTES: dict[str, Callable[[Any], None]] = {
+    "mercurial.hg": _add_git_peers,
+    "mercurial.repo.factory": _add_git_peers,
 }
 
 
@@ -261,7 +317,9 @@ def extsetup(ui: UiT) -> None:
     try:
         hggit = extensions.find(b"hggit")
     except KeyError:
+        _install(WRAPS_FOR_REMOTES, ADDITIONS_FOR_REMOTES)
         return
+    ui.debug(b"amalgam leaves git remotes to the extension hggit\n")
     from .commands import ids
 
     tables = {
@@ -340,11 +398,18 @@ def debuginstall(ui: UiT, fm: Any) -> int:
 
 
 def reposetup(_ui: UiT, repo: RepoT) -> None:
-    """Let processes that a repository starts have its configuration."""
+    """Let processes that a repository starts have its configuration.
+
+    And changesets the names that git remotes have for them.
+    """
     if b"AMALGAM_CONFIG" in encoding.environ:
         from . import background
 
         background.configure(repo.ui)
+    # none of a peer
+    path = getattr(repo, "sharedpath", None)
+    if path and os.path.exists(path + b"/amalgam/fetched"):
+        _replacement("gitpeer.names:add_namespaces")(repo)
 
 
 def set_up_bundles(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:

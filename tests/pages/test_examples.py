@@ -45,6 +45,7 @@ NOT_RUN = {
     ("docs/hosting.rst", "git lfs install"): "serve/test_lfs.py, with git-lfs",
     ("docs/installing.rst", "python3 -m venv"): "tests/pages/test_newcomer.py",
     ("docs/serving-git.rst", "apt install"): "contrib/container/newcomer.py",
+    ("docs/git-remotes.rst", "hg clone"): "tests/gitpeer, on a host of its own",
     ("docs/mirroring.rst", "git ls-remote"): "needs a host with ssh",
     ("docs/mirroring.rst", "hg git::push"): "tests/remote, on a host of its own",
     ("docs/mirroring.rst", "ssh-keygen"): "needs a host with ssh",

@@ -29,6 +29,7 @@ LAYERS = [
     "gitstore",
     "remote",
     "receive",
+    "gitpeer",
     "changegroup",
     "clonebundles",
     "serve",
@@ -218,6 +219,9 @@ FOREIGN = {
     "libc.mmap.argtypes": "the same",
     "libc.munmap.argtypes": "the same",
     "libc.mincore.argtypes": "the same",
+    "op.trmanager": "of a pull operation, as exchange.pull sets it",
+    "op.cgresult": "the same: what the caller of exchange.pull asks for",
+    "self._op.remotebookmarks": "the same, before Mercurial updates bookmarks",
     "vars(kind)": "only read",
     "vars(pending.pop())": "only read",
 }

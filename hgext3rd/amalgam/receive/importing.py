@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from mercurial import bundle2, error, exchange, util
 from mercurial.i18n import _
 
+from ..configitems import METADATA_DIALECT
 from ..records import Record
+from ..terminal import printable
 from . import apply, convert, graph
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class ImportSettings(Record):
     """The git repository; hooks see it as HG_URL."""
     batch: int = _BATCH
     """Commits of one transaction."""
+    is_exact: bool = False
+    """Whether extras keep parts of commits that changesets cannot express."""
 
 
 def import_commits(
@@ -67,6 +71,16 @@ def import_commits(
     return len(oids)
 
 
+def refused(refusal: convert.Refusal) -> error.InputError:
+    """Return the error for a commit that cannot be a changeset."""
+    detail = b": %s" % printable(refusal.detail) if refusal.detail else b""
+    return error.InputError(
+        _(b"cannot import commit %s: %s%s")
+        % (refusal.oid, refusal.reason.text, detail),
+        hint=_(b"see 'hg git::survey REPOSITORY' for all such commits"),
+    )
+
+
 def _import(
     repo: RepoT,
     git: Git,
@@ -80,13 +94,11 @@ def _import(
             *(repo.ui, repo.unfiltered(), git, oids, base, out),
             dialect=settings.dialect,
             memory_bytes=settings.memory_bytes,
-            round_trip=False,
+            round_trip=settings.dialect == METADATA_DIALECT,
+            is_exact=settings.is_exact,
         )
         for refusal in made.refused:
-            raise error.InputError(
-                _(b"cannot import commit %s: %s") % (refusal.oid, refusal.reason.text),
-                hint=refusal.detail or None,
-            )
+            raise refused(refusal)
         bundler = bundle2.bundle20(repo.ui)
         apply.add_changegroup(bundler, out, made.version, len(made.changesets))
         stream = util.chunkbuffer(bundler.getchunks())

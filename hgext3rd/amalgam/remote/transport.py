@@ -1,4 +1,4 @@
-"""git's own transport to a remote: list its refs, and push.
+"""git's own transport to a remote: list its refs, fetch and push.
 
 git reaches the remote with the user's configuration (``Access``): credential helpers,
 ssh, proxies, certificates. A process that prints nothing for too long is ended. Says
@@ -38,6 +38,11 @@ _ALLOWED = b":".join(PROTOCOLS).decode()
 _LINE = re.compile(rb"(.)\t([^\t]*):([^\t]*)\t([^\t]*)")
 _REASON = re.compile(rb"\[[^\]]*\](?: \((.*)\))?", re.DOTALL)
 _LISTED = re.compile(rb"([0-9a-f]{40})\t(refs/.+)")
+# what it advertises: a symbolic ref, or an oid, which may be what a tag leads to
+_ADVERTISED = re.compile(
+    rb"(?:ref: (?P<target>refs/\S+)|(?P<oid>[0-9a-f]{40}))"
+    rb"\t(?P<name>HEAD|refs/[^\x00-\x20\x7f~^:?*\[\\]+)(?P<peeled>\^\{\})?"
+)
 _MOST_WORDS = 5
 _MOST_OUTPUT = 1 << 20
 _PIECE_BYTES = 1 << 16
@@ -129,6 +134,21 @@ class PushAnswers(Record):
     """Whether a hook of the remote refused all refs together."""
 
 
+class Advertised(Record):
+    """The refs that a remote shows. Oids are in hexadecimal digits."""
+
+    head: bytes
+    """The ref that its ``HEAD`` leads to; empty if it has none, or leads to no ref."""
+    oids: dict[bytes, bytes]
+    """By name, with ``HEAD``."""
+    peeled: dict[bytes, bytes]
+    """Targets of tag objects among them, by the same names."""
+
+    def commit(self, name: bytes) -> bytes:
+        """Return the target of a ref behind all tag objects; of an oid, itself."""
+        return self.peeled.get(name) or self.oids.get(name, name)
+
+
 class Transport:
     """git for one remote."""
 
@@ -168,6 +188,38 @@ class Transport:
             raise self._failure(words, code)
         found = (_LISTED.fullmatch(line) for line in output.split(b"\n"))
         return {match[2]: match[1] for match in found if match}
+
+    def advertised(self) -> Advertised:
+        """Ask the remote for all refs that it shows."""
+        code, output, words = self._run(
+            self._git, ("ls-remote", "--symref"), (self._remote.url,), {}
+        )
+        if code:
+            raise self._failure(words, code)
+        found = Advertised(b"", {}, {})
+        for match in filter(None, map(_ADVERTISED.fullmatch, output.split(b"\n"))):
+            if match["target"]:
+                found = found._replace(head=match["target"])
+            else:
+                oids = found.peeled if match["peeled"] else found.oids
+                oids[match["name"]] = match["oid"]
+        return found
+
+    def fetch(
+        self, into: Git, specs: Iterable[bytes], config: dict[str, str]
+    ) -> list[bytes]:
+        """Fetch ``specs`` into a repository that this process has made.
+
+        ``config`` is for git, too. Return the lines of its messages.
+        """
+        git = into._replace(access=self._git.access)
+        args = ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--force"]
+        args += ["--no-auto-maintenance", "--no-recurse-submodules"]
+        operands = (self._remote.url, *specs)
+        code, _output, words = self._run(git, args, operands, config)
+        if code:
+            raise self._failure(words, code)
+        return words
 
     def push(
         self,

@@ -1,0 +1,250 @@
+"""The objects that were fetched from git remotes, and the refs that these had.
+
+``.hg/amalgam/fetched`` (docs/formats/imported.rst): one bare repository for all
+remotes, and a file of refs for each. All of it can be fetched again.
+
+git reaches a remote with the configuration of the user, so it runs in a repository that
+was just made (``gitstore.git.process``), and only its objects go where they stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from ..files import Directory, Unusable
+from ..gitstore.git import layout
+from ..gitstore.git.layout import PACKS
+from ..gitstore.git.process import Git, Owner
+from ..gitstore.git.repository import Repository
+from ..records import Record
+from ..remote.transport import FailureKind, RemoteFailureError
+from ..scratch import scratch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ..gitstore.store import GitStore
+    from ..remote.transport import Transport
+
+_MOST_REFS_BYTES = 1 << 30
+_TITLE = b"amalgam fetched refs 1\n"
+_LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([0-9a-f]{40}|-) (\S+)")
+_SAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_ESCAPED = re.compile(rb"%([0-9A-F]{2})")
+_REFS = b".refs"
+_NEW = b"refs/new/"
+# more refspecs than these take git longer than whole namespaces
+_FEW = 500
+# refs that git tells a remote of, to get few objects
+_MOST_HAVES = 500
+_MOST_PACKS = 20
+
+
+class FetchedRef(Record):
+    """A ref of a remote, when it was pulled. Ids are in hex."""
+
+    oid: bytes
+    """Its target: a commit, or a tag object."""
+    commit: bytes
+    """The target behind all tag objects: a commit, or a file or tree."""
+    node: bytes
+    """The changeset; empty for other objects."""
+
+
+class Fetched:
+    """Fetched objects and refs, for one repository and one dialect."""
+
+    def __init__(self, store: GitStore) -> None:
+        self._store = store
+        self._directory = store.directory.sub(b"fetched")
+        owner = Owner(store.repo.ui, store.repo.sharedpath)
+        objects = self._directory.sub(b"objects.git")
+        git = Git(store.config.program, objects, owner)
+        self._repository = Repository(git, store.placement)
+
+    @property
+    def git(self) -> Git:
+        """Return git for the repository with the objects."""
+        return self._repository.git
+
+    def remotes(self) -> list[bytes]:
+        """Return the names of remotes with recorded refs."""
+        prefix = self._store.config.dialect + b"-"
+        files = [it for it in self._directory.names() if it.startswith(prefix)]
+        names = [it.removeprefix(prefix) for it in files if it.endswith(_REFS)]
+        return [_ESCAPED.sub(_unescaped, it.removesuffix(_REFS)) for it in names]
+
+    def refs(self, remote: bytes) -> dict[bytes, FetchedRef]:
+        """Return the refs that ``remote``, a name, had when it was pulled last."""
+        try:
+            content = self._directory.tryread(self._file(remote), _MOST_REFS_BYTES)
+        except Unusable:
+            return {}
+        return parsed(content)
+
+    def keep_refs(
+        self, remote: bytes, refs: Mapping[bytes, FetchedRef], transaction: Any
+    ) -> None:
+        """Keep the refs of ``remote`` when ``transaction`` ends."""
+
+        def write(_transaction: Any) -> None:
+            self._directory.make(self._store.placement)
+            self._directory.replace(
+                self._file(remote), formatted(refs), self._store.placement
+            )
+
+        transaction.addfinalize(b"zz-amalgam-refs", write)
+
+    def _file(self, remote: bytes) -> bytes:
+        name = _SAFE.sub(lambda it: b"%%%02X" % ord(it[0]), remote)
+        return b"%s-%s%s" % (self._store.config.dialect, name, _REFS)
+
+    def among(self, oids: Iterable[bytes]) -> set[bytes]:
+        """Return those of ``oids`` whose objects are here."""
+        if not self._repository.exists():
+            return set()
+        args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
+        asked = b"".join(b"%s\n" % oid for oid in oids)
+        lines = self.git.run(*args, input=asked).stdout.splitlines()
+        return {line for line in lines if b" " not in line}
+
+    @contextlib.contextmanager
+    def fetching(
+        self, transport: Transport, names: Sequence[bytes], haves: Iterable[bytes]
+    ) -> Iterator[tuple[Git, dict[bytes, tuple[bytes, bytes]]]]:
+        """Fetch refs and oids ``names`` for as long as the context lasts.
+
+        ``haves`` are oids of commits that were fetched before, the most useful ones
+        first. The context yields git that sees all objects, and the targets of each
+        name: itself, and behind tag objects. Names are missing that the remote lost
+        meanwhile.
+        ``RemoteFailureError`` for a part of a history, too.
+        """
+        with self._staged(haves) as staging:
+            if self._repository.exists():
+                staging = staging._replace(lender=self.git)
+            _fetch(transport, staging, names)
+            found = _found(staging)
+            yield staging, {name: found[name] for name in names if name in found}
+
+    def fetch(
+        self, transport: Transport, names: Sequence[bytes], haves: Iterable[bytes]
+    ) -> dict[bytes, tuple[bytes, bytes]]:
+        """Fetch ``names`` for good, as ``fetching``, under the lock of Mercurial."""
+        self._repository.set_up()
+        with self.fetching(transport, names, haves) as (staging, found):
+            assert staging.directory is not None
+            self._take(staging.directory.sub(PACKS))
+        self._consolidate()
+        return found
+
+    def _take(self, area: Directory) -> None:
+        """Take the packs in ``area``, the indexes last: git sees a pack by these."""
+        files = [it for it in area.names() if it.startswith(b"pack-")]
+        for name in sorted(files, key=lambda it: it.endswith(b".idx")):
+            fd = area.open(name)
+            try:
+                placement = self._store.placement
+                placement.hand_over(fd, placement.file_mode & 0o444)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            area.rename(name, name, self._repository.packs_directory)
+
+    @contextlib.contextmanager
+    def _staged(self, haves: Iterable[bytes]) -> Iterator[Git]:
+        """Make a repository with refs for the ``haves`` that are there."""
+        with scratch(self._store.repo) as parent:
+            path = tempfile.mkdtemp(prefix=b"fetch-", dir=parent)
+            for name in (b"objects", b"refs"):
+                os.mkdir(os.path.join(path, name))
+            lines = [
+                b"%s refs/have/%d\n" % (oid, number)
+                for number, oid in enumerate(self._commits_among(haves))
+            ]
+            for name, content in (
+                (b"packed-refs", b"# pack-refs with: \n" + b"".join(lines)),
+                (b"HEAD", layout.HEAD),
+                (b"config", b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"),
+            ):
+                with open(os.path.join(path, name), "wb") as file:
+                    file.write(content)
+            try:
+                yield Git(self._store.config.program, Directory(path))
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _commits_among(self, oids: Iterable[bytes]) -> list[bytes]:
+        asked = [*dict.fromkeys(itertools.islice(oids, _MOST_HAVES))]
+        there = self.among(asked)
+        return [oid for oid in asked if oid in there]
+
+    def _consolidate(self) -> None:
+        """Let few packs have all objects."""
+        if len(self._repository.packs()) > _MOST_PACKS:
+            args = ("repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
+            self.git.run(*args)
+
+
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return bytes([int(match[1], 16)])
+
+
+def _fetch(transport: Transport, into: Git, names: Sequence[bytes]) -> None:
+    sources = {*names}
+    if len(names) > _FEW:
+        spaces = {b"/".join((*name.split(b"/")[:2], b"*")) for name in names}
+        plain = {name for name in names if b"/" not in name}
+        sources = {it for it in spaces if it.startswith(b"refs/")} | plain
+    specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
+    # always packs; and nothing else is written
+    settings = {"fetch.unpackLimit": "1", "transfer.unpackLimit": "1"}
+    settings |= {"fetch.writeCommitGraph": "false", "core.logAllRefUpdates": "false"}
+    # git leaves out what needs commits that the remote has not
+    for line in transport.fetch(into, specs, settings):
+        if b"shallow roots" in line:
+            raise RemoteFailureError(FailureKind.RULE, line)
+
+
+def _found(git: Git) -> dict[bytes, tuple[bytes, bytes]]:
+    """Return the target of each fetched name, and the one behind tag objects."""
+    listing = ("for-each-ref", "--format=%(objectname) %(refname)", _NEW.decode())
+    lines = [line.split(b" ", 1) for line in git.run(*listing).stdout.splitlines()]
+    asked = b"".join(b"%s^{}\n" % oid for oid, _name in lines)
+    args = ("cat-file", "--batch-check=%(objectname)")
+    peeled = git.run(*args, input=asked).stdout.splitlines()
+    found = {}
+    for (oid, name), commit in zip(lines, peeled, strict=True):
+        name = name.removeprefix(_NEW)
+        is_plain = b"/" not in name  # HEAD, or an oid
+        found[name if is_plain else b"refs/" + name] = oid, commit
+    return found
+
+
+def formatted(refs: Mapping[bytes, FetchedRef]) -> bytes:
+    """Return the content of a file of refs."""
+    lines = (
+        b"%s %s %s %s\n" % (it.oid, it.commit, it.node or b"-", name)
+        for name, it in sorted(refs.items())
+    )
+    return _TITLE + b"".join(lines)
+
+
+def parsed(content: bytes) -> dict[bytes, FetchedRef]:
+    """Return the refs of a file; none if it is of another form."""
+    if not content.startswith(_TITLE):
+        return {}
+    refs = {}
+    for line in content[len(_TITLE) :].splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            return {}
+        oid, commit, node, name = match.groups()
+        refs[name] = FetchedRef(oid, commit, b"" if node == b"-" else node)
+    return refs

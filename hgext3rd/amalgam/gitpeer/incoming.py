@@ -1,0 +1,121 @@
+"""``hg incoming``: the commits of a git remote as a bundle, which Mercurial shows.
+
+They are fetched and converted, and nothing of the repository changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from math import inf
+from typing import TYPE_CHECKING
+
+from mercurial import bundle2, bundlerepo, changegroup
+from mercurial.node import bin as bin_node
+
+from ..receive import apply, convert, graph, importing
+from ..receive.imported import ImportedCommits
+from ..remote.transport import RemoteFailureError
+from . import pulling
+from .fetched import Fetched
+from .source import HEADS, TAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.git.process import Git
+    from ..gitstore.store import GitStore
+    from .source import GitSource
+
+    _Changes = tuple[RepoT, list[bytes], Callable[[], None]]
+
+
+def changes(
+    ui: UiT,
+    repo: RepoT,
+    source: GitSource,
+    onlyheads: Sequence[bytes] | None = None,
+    bundlename: bytes | None = None,
+    _force: bool = False,
+    **_others: object,
+) -> _Changes:
+    """Return a repository with the incoming changesets, these, and a cleanup.
+
+    As ``bundlerepo.getremotechanges``.
+    """
+    oids = source.advertised.oids
+    names = [*dict.fromkeys(source.looked_up)] if onlyheads else [*oids]
+    names = [it for it in names if onlyheads or it.startswith((HEADS, TAGS))]
+    store = pulling.opened(repo)
+    fetched = Fetched(store)
+    with contextlib.closing(ImportedCommits(repo, store)) as imported:
+        knows = pulling.Known(repo, store, imported)
+        commits = {it: source.advertised.commit(it) for it in names}
+        there = knows(commits.values())
+        missing = [it for it in names if commits[it] not in there]
+        if not missing:
+            return repo, [], source.close
+        haves = imported.commits(repo.unfiltered().changelog.heads())
+        try:
+            with fetched.fetching(source.transport, missing, haves) as (git, found):
+                source.close()
+                tips = {commit for _oid, commit in found.values()}
+                tips = {*pulling.commits_among(git, sorted(tips))}
+                new = graph.read(git, tips, knows, inf)
+                path = _bundled(ui, store, git, new, bundlename)
+        except RemoteFailureError as exc:
+            raise pulling.failed(source, exc) from None
+        finally:
+            source.close()
+    if not path:
+        return repo, [], source.close
+    made = bundlerepo.makebundlerepository(repo.baseui, repo.root, path)
+    changelog = made.unfiltered().changelog
+    nodes = [changelog.node(it) for it in range(made.firstnewrev, len(changelog))]
+
+    def clean() -> None:
+        made.close()
+        if bundlename is None:
+            os.unlink(path)
+        source.close()
+
+    return made.unfiltered(), nodes, clean
+
+
+def common(
+    repo: RepoT, source: GitSource
+) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    """Return nodes that both have, oids that only the remote has, and its heads."""
+    names = (it for it in source.advertised.oids if it.startswith((HEADS, TAGS)))
+    oids = {source.advertised.commit(it) for it in names}
+    nodes = pulling.known(repo, oids)
+    both = [bin_node(node) for node in nodes.values()]
+    missing = [bin_node(oid) for oid in sorted(oids - nodes.keys())]
+    return both or [repo.nullid], missing, [*both, *missing]
+
+
+def _bundled(
+    ui: UiT,
+    store: GitStore,
+    git: Git,
+    new: graph.PushGraph,
+    bundlename: bytes | None,
+) -> bytes:
+    """Write a bundle of the new commits; return its path, empty without commits."""
+    with tempfile.TemporaryFile() as out:
+        made = convert.convert(
+            *(ui, store.repo.unfiltered(), git, [*new.parents], new.nodes, out),
+            dialect=store.config.dialect,
+            memory_bytes=store.config.memory_bytes,
+            is_exact=True,
+        )
+        for refusal in made.refused:
+            raise importing.refused(refusal)
+        if not made.changesets:
+            return b""
+        bundler = bundle2.bundle20(ui)
+        apply.add_changegroup(bundler, out, made.version, len(made.changesets))
+        return bytes(changegroup.writechunks(ui, bundler.getchunks(), bundlename))

@@ -1,0 +1,108 @@
+"""Names of changesets by refs of git remotes: ``default/BRANCH``, and git's tags.
+
+They are namespaces of Mercurial beside its own tags and bookmarks. The refs that the
+last pulls have recorded are read when a name is first needed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mercurial import namespaces
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node
+
+from ..config import GitConfig
+from ..gitstore.store import GitStore
+from .fetched import Fetched
+from .source import HEADS, TAGS, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mercurial.interfaces.types import RepoT
+
+REMOTES, GIT_TAGS = b"gitbranches", b"gittags"
+
+
+class _Names:
+    """Names of one namespace with their nodes, as the files have them now."""
+
+    def __init__(self, repo: RepoT, name_of: Callable[[bytes, bytes], bytes]) -> None:
+        """``name_of`` makes names of a remote and a ref; others are empty."""
+        self._path = os.path.join(repo.sharedpath, b"amalgam", b"fetched")
+        self._name_of = name_of
+        self._seen: int | None = None
+        self._nodes: dict[bytes, list[bytes]] = {}
+        self._names: dict[bytes, list[bytes]] = {}
+
+    def nodes(self, repo: RepoT, name: bytes) -> list[bytes]:
+        """Return the changesets of ``name`` that ``repo`` shows."""
+        self._read(repo)
+        has = repo.changelog.hasnode
+        return [node for node in self._nodes.get(name, ()) if has(node)]
+
+    def names(self, repo: RepoT, node: bytes) -> list[bytes]:
+        """Return the names of a changeset."""
+        self._read(repo)
+        return self._names.get(node, [])
+
+    def all(self, repo: RepoT) -> Iterable[bytes]:
+        """Return all names."""
+        self._read(repo)
+        return self._nodes
+
+    def _read(self, repo: RepoT) -> None:
+        try:
+            seen = os.stat(self._path).st_mtime_ns
+        except FileNotFoundError:
+            seen = 0
+        if seen == self._seen:
+            return
+        found: dict[bytes, dict[bytes, None]] = {}
+        for name, node in self._found(repo):
+            found.setdefault(name, {})[node] = None
+        self._seen = seen
+        self._nodes = {name: [*nodes] for name, nodes in found.items()}
+        self._names = {}
+        for name, nodes in sorted(self._nodes.items()):
+            for node in nodes:
+                self._names.setdefault(node, []).append(name)
+
+    def _found(self, repo: RepoT) -> Iterable[tuple[bytes, bytes]]:
+        fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
+        for remote in fetched.remotes():
+            for ref, it in fetched.refs(remote).items():
+                if it.node and (name := self._name_of(remote, ref)):
+                    yield name, bin_node(it.node)
+
+
+def _remote_name(remote: bytes, ref: bytes) -> bytes:
+    if not ref.startswith(HEADS) or remote.startswith(b"url-"):
+        return b""
+    return remote + b"/" + shown(ref.removeprefix(HEADS))
+
+
+def _tag_name(_remote: bytes, ref: bytes) -> bytes:
+    return shown(ref.removeprefix(TAGS)) if ref.startswith(TAGS) else b""
+
+
+def add_namespaces(repo: RepoT) -> None:
+    """Add the namespaces to a repository."""
+    rows: Mapping[bytes, tuple[bytes, bytes, Callable[[bytes, bytes], bytes]]] = {
+        REMOTES: (b"gitbranch", _(b"git branch"), _remote_name),
+        GIT_TAGS: (b"gittag", _(b"git tag"), _tag_name),
+    }
+    for name, (template, shown_as, name_of) in rows.items():
+        names = _Names(repo, name_of)
+        made = namespaces.namespace(
+            name,
+            templatename=template,
+            logname=shown_as,
+            colorname=b"tag",
+            listnames=names.all,
+            namemap=names.nodes,
+            nodemap=names.names,
+        )
+        repo.names.addnamespace(made)

@@ -1,0 +1,191 @@
+"""The peer: a git repository, as far as Mercurial asks its remotes.
+
+Mercurial asks for names: ``lookup`` and ``listkeys``. The work is done in place of its
+own functions (``wraps``), so the peer has no other capability. As long as a commit has
+not become a changeset, its oid stands for the node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.interfaces import repository
+from mercurial.node import bin as bin_node
+
+from . import bookmarks, pulling
+from .source import HEADS, GitSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mercurial.interfaces.types import UiT
+
+_imports: list[bool] = []
+_Peer: Any = getattr(repository, "IPeer", None) or repository.peer
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Let ``lookup`` pull commits as long as the context lasts.
+
+    ``hg pull -r NAME`` updates to the node that it was told before.
+    """
+    _imports.append(True)
+    try:
+        yield
+    finally:
+        _imports.pop()
+
+
+class GitPeer(_Peer):
+    """A git repository, for Mercurial's commands."""
+
+    limitedarguments = False
+
+    def __init__(self, ui: UiT, path: Any) -> None:
+        """``path`` is a path object of Mercurial's, or the location itself."""
+        self.ui = ui
+        self.path = path if hasattr(path, "loc") else None
+        self.source = GitSource(ui, path)
+
+    def lookup(self, key: bytes) -> bytes:
+        """Return the node of the changeset ``key``, or the oid of its commit."""
+        source = self.source
+        ref = source.ref(key)
+        oid = source.advertised.commit(ref)
+        source.looked_up.append(ref)
+        if source.repo is not None:
+            node = pulling.known(source.repo, [oid]).get(oid)
+            if node is None and _imports:
+                done = pulling.bring(source.repo, source, [ref])
+                node = done.nodes.get(ref)
+                if node is None:
+                    raise error.InputError(
+                        _(b"'%s' is not a commit") % key,
+                        hint=_(b"pull a branch, or a tag of a commit"),
+                    )
+            oid = node or oid
+        return bytes(bin_node(oid))
+
+    def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
+        """Return nodes of bookmarks, in hex; nothing of other namespaces."""
+        if namespace == b"namespaces":
+            return {b"bookmarks": b"", b"namespaces": b""}
+        if namespace != b"bookmarks":
+            return {}
+        advertised, repo = self.source.advertised, self.source.repo
+        oids = {
+            bookmarks.name_of(self.ui, ref): advertised.commit(ref)
+            for ref in advertised.oids
+            if ref.startswith(HEADS)
+        }
+        nodes = pulling.known(repo, oids.values()) if repo is not None else {}
+        return {name: nodes.get(oid, oid) for name, oid in oids.items()}
+
+    def heads(self) -> list[bytes]:
+        """Return the oids of all branches."""
+        oids = self.source.advertised.oids
+        return [bytes(bin_node(oids[ref])) for ref in oids if ref.startswith(HEADS)]
+
+    def url(self) -> bytes:
+        """Return the location."""
+        return self.source.location
+
+    def local(self) -> None:
+        """Return that it is no repository of Mercurial's."""
+
+    def peer(self, *_args: Any, **_kwargs: Any) -> GitPeer:
+        """Return itself: Mercurial makes peers of local repositories."""
+        return self
+
+    def filtered(self, _name: bytes, *_args: Any) -> GitPeer:
+        """Return itself, as ``peer`` does."""
+        return self
+
+    def canpush(self) -> bool:
+        """Abort: ``hg push`` does not take it."""
+        raise error.StateError(
+            _(b"'hg push' cannot push to git repositories"),
+            hint=_(b"use 'hg git::push %s -B NAME'") % self.source.remote.shown,
+        )
+
+    def close(self) -> None:
+        """End the progress bar."""
+        self.source.close()
+
+    def capabilities(self) -> set[bytes]:
+        """Return all that Mercurial may ask."""
+        return {b"lookup"}
+
+    _capabilities = capabilities
+
+    def capable(self, name: bytes) -> bool:
+        """Return whether Mercurial may ask for ``name``."""
+        return name in self.capabilities()
+
+    is_capable = capable
+
+    def cap_value(self, _name: bytes) -> bytes:
+        """Return the value of a capability: none has one."""
+        return b""
+
+    def requirecap(self, name: bytes, _purpose: bytes) -> None:
+        """Abort if Mercurial may not ask for ``name``."""
+        if not self.capable(name):
+            self._refuse()
+
+    def commandexecutor(self) -> _Executor:
+        """Return an object that calls methods by names of commands."""
+        return _Executor(self)
+
+    def pushkey(self, *_args: Any) -> bool:
+        """Return that nothing was changed."""
+        return False
+
+    def branchmap(self) -> Any:
+        """Abort, as all commands that follow."""
+        self._refuse()
+
+    def _refuse(self, *_args: Any, **_kwargs: Any) -> Any:
+        raise error.Abort(
+            _(b"'%s' is a git repository, and does not answer this")
+            % self.source.remote.shown,
+            hint=_(b"pull from it first, and ask the local repository"),
+        )
+
+    known = clonebundles = clonebundles_manifest = debugwireargs = _refuse
+    getbundle = stream_out = unbundle = get_cached_bundle_inline = _refuse
+
+
+class _Executor:
+    """Calls methods of a peer at once."""
+
+    def __init__(self, peer: GitPeer) -> None:
+        self._peer = peer
+
+    def __enter__(self) -> _Executor:
+        return self
+
+    def __exit__(self, *_args: Any) -> None:
+        pass
+
+    def sendcommands(self) -> None:
+        """Return, since all were sent."""
+
+    def close(self) -> None:
+        """Return, as ``sendcommands``."""
+
+    def callcommand(self, name: bytes, args: dict[Any, Any]) -> Future[Any]:
+        """Call the method ``name``."""
+        made: Future[Any] = Future()
+        named = {os.fsdecode(key): value for key, value in args.items()}
+        try:
+            made.set_result(getattr(self._peer, os.fsdecode(name))(**named))
+        except BaseException as exc:
+            made.set_exception(exc)
+        return made

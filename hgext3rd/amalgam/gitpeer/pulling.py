@@ -1,0 +1,368 @@
+"""Pulls from git remotes.
+
+Like ``exchange.pull``, a pull holds the locks of Mercurial. It compares the refs of the
+remote with those of the last pull, fetches the objects of new commits, and imports
+these batch by batch. Then phases, bookmarks and the recorded refs change in one
+transaction. A pull that ends early has kept whole batches; the next one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mercurial import bookmarks as bookmod, error, exchange, phases
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node, hex as hex_node
+
+from ..config import GitConfig
+from ..configitems import METADATA_DIALECT
+from ..gitstore.store import GitStore
+from ..receive import importing
+from ..receive.imported import ImportedCommits
+from ..records import Record
+from ..remote.transport import RemoteFailureError
+from ..terminal import one_line
+from . import bookmarks as marks
+from .fetched import Fetched, FetchedRef
+from .source import HEAD, HEADS, TAGS, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from mercurial.interfaces.types import RepoT
+
+    from .source import GitSource
+
+_clones: list[bool] = []
+
+
+@contextlib.contextmanager
+def cloning(*, activates: bool) -> Iterator[None]:
+    """Say that pulls in the context are those of ``hg clone``.
+
+    ``activates``: the bookmark of the remote's default branch becomes active.
+    """
+    _clones.append(activates)
+    try:
+        yield
+    finally:
+        _clones.pop()
+
+
+class Pulled(Record):
+    """Result of an import."""
+
+    nodes: dict[bytes, bytes]
+    """Changesets of all asked refs that lead to commits, in hex."""
+    commits: int
+    """How many commits were imported."""
+    heads: int
+    """As ``cgresult`` of Mercurial: 0, or the number of new heads, and 1."""
+
+
+def opened(repo: RepoT) -> GitStore:
+    """Return the store of a repository that git repositories can be pulled into."""
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    if store.config.dialect != METADATA_DIALECT:
+        raise error.ConfigError(
+            _(b"git repositories cannot be pulled with amalgam.git.dialect = %s")
+            % store.config.dialect,
+            hint=_(b"remove that item, or use hg-git itself"),
+        )
+    return store
+
+
+def known(repo: RepoT, oids: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the changesets of commits that have one. All ids are in hex."""
+    store = opened(repo)
+    with contextlib.closing(ImportedCommits(repo, store)) as imported:
+        return Known(repo, store, imported)(oids)
+
+
+class Known:
+    """Commits that are changesets: they were imported, or exported."""
+
+    def __init__(self, repo: RepoT, store: GitStore, imported: ImportedCommits) -> None:
+        self._repo = repo
+        self._store = store
+        self._imported = imported
+
+    def __call__(self, oids: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return the nodes of those of ``oids`` that have one."""
+        asked = [*oids]
+        found = self._imported.known(asked)
+        rest = [oid for oid in asked if oid not in found]
+        if rest and self._store.repository.exists():
+            with contextlib.closing(self._store.open_map()) as oidmap:
+                exported = oidmap.changesets([bin_node(oid) for oid in rest])
+            has = self._repo.unfiltered().changelog.hasnode
+            for oid, node in zip(rest, exported, strict=True):
+                if node and has(node):
+                    found[oid] = hex_node(node)
+        return found
+
+
+def bring(repo: RepoT, source: GitSource, names: Collection[bytes]) -> Pulled:
+    """Import the commits of refs and oids ``names``, and their ancestors."""
+    with repo.wlock(), repo.lock():
+        done = _Import(repo, source).run(names)
+        source.note_import(done.heads)
+        return done
+
+
+class _Import:
+    """One import, under the locks of Mercurial."""
+
+    def __init__(self, repo: RepoT, source: GitSource) -> None:
+        self._repo = repo
+        self._source = source
+        self._store = opened(repo)
+        self._store.require_trust()
+        self.fetched = Fetched(self._store)
+        self.before = self.fetched.refs(remote_name(repo, source))
+        """Refs of the last pull."""
+        self.refs: dict[bytes, FetchedRef] = {}
+        """Those of now, of the names that were asked for."""
+
+    def run(self, names: Collection[bytes]) -> Pulled:
+        """Fetch and import ``names``."""
+        with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
+            knows = Known(self._repo, self._store, imported)
+            oids = self._fetched(names, knows)
+            commits = {commit for _oid, commit in oids.values()}
+            git, tips = self.fetched.git, sorted(commits - knows(commits).keys())
+            heads = self._repo.unfiltered().changelog.headrevs()
+            count = 0
+            if tips:
+                tips = commits_among(git, tips)
+                count = self._import(tips, knows, imported)
+            nodes = knows(commits)
+        for name, (oid, commit) in oids.items():
+            self.refs[name] = FetchedRef(oid, commit, nodes.get(commit, b""))
+        more = len(self._repo.unfiltered().changelog.headrevs()) - len(heads)
+        result = (more + 1 if more >= 0 else more - 1) if count else 0
+        found = {name: it.node for name, it in self.refs.items() if it.node}
+        return Pulled(found, count, result)
+
+    def _fetched(
+        self, names: Collection[bytes], knows: Known
+    ) -> dict[bytes, tuple[bytes, bytes]]:
+        """Fetch objects that are missing; return oid and commit of each name."""
+        advertised, before = self._source.advertised, self.before
+        has = self._repo.unfiltered().changelog.hasnode
+        oids = {
+            it: (advertised.oids.get(it, it), advertised.commit(it)) for it in names
+        }
+        changed = [
+            name
+            for name, (oid, _commit) in oids.items()
+            if name not in before
+            or before[name].oid != oid
+            or (before[name].node and not has(bin_node(before[name].node)))
+        ]
+        ids = {oid for name in changed for oid in oids[name]}
+        absent = ids - self.fetched.among(ids)
+        there = knows({oids[name][1] for name in changed})
+        missing = {
+            name: None
+            for name in changed
+            if (oids[name][1] in absent and oids[name][1] not in there)
+            # a tag object
+            or (oids[name][0] in absent and oids[name][0] != oids[name][1])
+        }
+        if not missing:
+            return oids
+        try:
+            found = self.fetched.fetch(
+                self._source.transport, [*missing], self._haves()
+            )
+        except RemoteFailureError as exc:
+            raise failed(self._source, exc) from None
+        finally:
+            self._source.close()
+        return {it: oids[it] for it in names if it not in missing} | found
+
+    def _haves(self) -> Iterator[bytes]:
+        """Yield commits that were fetched before: of refs that have moved, first."""
+        now = self._source.advertised.oids
+        moved = [n for n, it in self.before.items() if now.get(n) not in (None, it.oid)]
+        for name in (*moved, self._source.advertised.head, *self.before):
+            if name in self.before:
+                yield self.before[name].commit
+        heads = self._repo.unfiltered().changelog.heads()
+        with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
+            yield from imported.commits(heads)
+
+    def _import(
+        self, tips: Sequence[bytes], knows: Known, imported: ImportedCommits
+    ) -> int:
+        repo, source = self._repo, self._source
+        config = self._store.config
+        settings = importing.ImportSettings(
+            config.dialect, config.memory_bytes, source.remote.shown, is_exact=True
+        )
+        done = importing.import_commits(
+            repo, self.fetched.git, tips, knows, imported.record, settings
+        )
+        return done
+
+
+def commits_among(git: Any, oids: Sequence[bytes]) -> list[bytes]:
+    """Return those of ``oids`` that are commits: a tag may lead to anything."""
+    args = ("cat-file", "--batch-check=%(objecttype)")
+    kinds = git.run(*args, input=b"".join(b"%s\n" % it for it in oids)).stdout.split()
+    return [oid for oid, kind in zip(oids, kinds, strict=True) if kind == b"commit"]
+
+
+def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
+    """Return the error for a fetch that failed."""
+    if b"shallow" in exc.reason.lower():
+        return error.InputError(
+            _(b"'%s' has only a part of its history") % source.remote.shown,
+            hint=_(b"complete it there: git fetch --unshallow"),
+        )
+    hint = _(b"pull again; what was imported is kept")
+    return source.failed(exc, hint)
+
+
+def remote_name(repo: RepoT, source: GitSource) -> bytes:
+    """Return the name in ``[paths]`` of a remote; the key of its URL if it has none."""
+    for name, location in repo.ui.configitems(b"paths"):
+        location = location.partition(b"#")[0]
+        if b":" in name or name == b"default-push" or not location:
+            continue
+        with contextlib.suppress(error.InputError):
+            if address_of(location) == source.remote:
+                return bytes(name)
+    return source.remote.key
+
+
+def pull(
+    repo: RepoT,
+    peer: Any,
+    path: Any = None,
+    heads: Sequence[bytes] | None = None,
+    force: bool = False,
+    bookmarks: Sequence[bytes] = (),
+    _opargs: Any = None,
+    _streamclonerequested: bool | None = None,
+    includepats: Any = None,
+    excludepats: Any = None,
+    depth: int | None = None,
+    confirm: bool | None = None,
+    **_others: Any,
+) -> exchange.pulloperation:
+    """Pull from a git remote, as ``exchange.pull`` does; return its result.
+
+    ``peer`` has the ``source``.
+    """
+    source: GitSource = peer.source
+    if includepats or excludepats or depth:
+        raise error.InputError(
+            _(b"cannot pull parts of files or of history from a git repository"),
+            hint=_(b"leave out --include, --exclude, --narrow and --depth"),
+        )
+    source.pulls_into(repo)
+    op = exchange.pulloperation(
+        repo, peer, heads=heads, force=force, bookmarks=bookmarks, path=path
+    )
+    if confirm or (repo.ui.configbool(b"pull", b"confirm") and not repo.ui.plain(b"")):
+        _confirm(repo)
+    op.trmanager = exchange.transactionmanager(repo, b"pull", source.location)
+    with repo.wlock(), repo.lock():
+        _Pull(repo, source, op).run(_asked(source, op))
+    return op
+
+
+def _confirm(repo: RepoT) -> None:
+    if repo.ui.promptchoice(_(b"accept incoming changes (yn)?$$ &Yes $$ &No")):
+        raise error.CanceledError(_(b"user aborted"), hint=_(b"nothing was pulled"))
+
+
+def _asked(source: GitSource, op: Any) -> list[bytes] | None:
+    """Return the refs and oids that were asked for; ``None`` for all."""
+    if op.heads is None and not op.explicitbookmarks:
+        return None
+    found = [marks.ref_of(source.ui, it) for it in op.explicitbookmarks]
+    return [*dict.fromkeys((*source.looked_up, *found))]
+
+
+class _Pull:
+    """A pull, under the locks of Mercurial."""
+
+    def __init__(self, repo: RepoT, source: GitSource, op: Any) -> None:
+        self._repo = repo
+        self._source = source
+        self._op = op
+
+    def run(self, asked: list[bytes] | None) -> None:
+        """Import ``asked``, or all branches and tags; then names and phases."""
+        repo, source = self._repo, self._source
+        advertised, op = source.advertised, self._op
+        branches = [it for it in advertised.oids if it.startswith(HEADS)]
+        names = asked
+        if names is None:
+            names = branches + [it for it in advertised.oids if it.startswith(TAGS)]
+            if HEAD in advertised.oids and not advertised.head:
+                names.append(HEAD)
+        job = _Import(repo, source)
+        pulled = job.run(names)
+        op.cgresult = pulled.heads or source.imported_heads
+        if not pulled.commits and not source.imported_heads:
+            repo.ui.status(_(b"no changes found\n"))
+        refs = {it: ref for it, ref in job.refs.items() if it.startswith(b"refs/")}
+        if asked is not None:
+            refs = job.before | refs
+        nodes = {it: bin_node(node) for it, node in pulled.nodes.items()}
+        if asked is not None:
+            nodes = self._known_branches(branches) | nodes
+        with op.trmanager:
+            self._set_phases(nodes)
+            self._set_bookmarks(nodes, asked or (), len(branches))
+            if refs != job.before:
+                name = remote_name(repo, source)
+                job.fetched.keep_refs(name, refs, op.trmanager.transaction())
+        if _clones and _clones[-1]:
+            self._activate(asked)
+
+    def _known_branches(self, branches: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return the nodes of those branches whose commits are changesets."""
+        oids = {ref: self._source.advertised.commit(ref) for ref in branches}
+        nodes = known(self._repo, oids.values())
+        return {ref: bin_node(nodes[it]) for ref, it in oids.items() if it in nodes}
+
+    def _set_phases(self, nodes: Mapping[bytes, bytes]) -> None:
+        """Publish tags and the default branch; nothing stays secret."""
+        repo, head = self._repo.unfiltered(), self._source.advertised.head or HEAD
+        public = {it for ref, it in nodes.items() if ref == head or ref[:10] == TAGS}
+        for phase, wanted in (
+            (phases.public, public),
+            (phases.draft, {*nodes.values()} - public),
+        ):
+            higher = [it for it in sorted(wanted) if repo[it].phase() > phase]
+            if higher:
+                transaction = self._op.trmanager.transaction()
+                phases.advanceboundary(repo, transaction, phase, higher)
+
+    def _set_bookmarks(
+        self, nodes: Mapping[bytes, bytes], asked: Collection[bytes], count: int
+    ) -> None:
+        head = self._source.advertised.head
+        branches = {it: node for it, node in nodes.items() if it.startswith(HEADS)}
+        wanted = marks.wanted(self._repo, branches, {*asked, head}, count)
+        self._op.remotebookmarks = wanted
+        exchange._pullbookmarks(self._op)
+        made = sum(marks.name_of(self._repo.ui, it) not in wanted for it in branches)
+        if made and count > marks.MOST:
+            text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")
+            self._repo.ui.status(one_line(text % made))
+
+    def _activate(self, asked: Sequence[bytes] | None) -> None:
+        """Make active the bookmark that a clone checks out."""
+        ref = asked[0] if asked else self._source.advertised.head
+        name = marks.name_of(self._repo.ui, ref) if ref.startswith(HEADS) else b""
+        if name in self._repo._bookmarks:
+            bookmod.activate(self._repo, name)
+        elif HEAD in self._source.advertised.oids and not ref:
+            self._repo.ui.warn(_(b"the remote has checked out no branch\n"))

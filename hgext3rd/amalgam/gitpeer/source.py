@@ -1,0 +1,139 @@
+"""A git repository as a remote: its address, its refs, and git's way to it.
+
+Knows which ref Mercurial's users mean, and nothing of changesets.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from mercurial import encoding, error, util
+from mercurial.i18n import _
+
+from ..config import GitConfig
+from ..gitstore.git.process import Git
+from ..remote import urls
+from ..remote.transport import RemoteFailureError, Transport, access_of
+from . import addresses
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..remote.transport import Advertised
+
+HEAD = b"HEAD"
+HEADS = b"refs/heads/"
+TAGS = b"refs/tags/"
+_SILENT_SECONDS = 600
+"""The longest silence of git."""
+_OID_LEN = 40
+# git says it after each failure of ssh, in two lines
+_ADVICE = (
+    b"Please make sure you have the correct access rights; and the repository exists."
+)
+repositories: weakref.WeakKeyDictionary[UiT, weakref.ref[RepoT]]
+repositories = weakref.WeakKeyDictionary()
+"""Repositories whose commands made a ui for a remote."""
+
+
+def address_of(location: bytes) -> urls.RemoteUrl:
+    """Return the address that git takes, for a location of Mercurial's."""
+    scheme, colon, rest = location.partition(b"://")
+    if colon and scheme.startswith(b"git+"):
+        location = scheme.removeprefix(b"git+") + colon + rest
+    return urls.parsed(location, os.getcwdb())
+
+
+def name_of(location: bytes) -> bytes:
+    """Return the name of a directory for a clone of ``location``."""
+    path = location.partition(b"#")[0].rstrip(b"/").removesuffix(b"/.git")
+    return path.replace(b":", b"/").rpartition(b"/")[2].removesuffix(addresses.SUFFIX)
+
+
+def shown(name: bytes) -> bytes:
+    """Return a name of git in the encoding of the user."""
+    return bytes(encoding.tolocal(name))
+
+
+class GitSource:
+    """A git repository that is pulled from."""
+
+    def __init__(self, ui: UiT, path: Any) -> None:
+        """``path`` is a path object of Mercurial's, or the location itself."""
+        self.ui = ui
+        self.location: bytes = getattr(path, "loc", path)
+        self.remote = address_of(self.location)
+        asking = repositories.get(ui)
+        self.repo: RepoT | None = asking() if asking else None
+        """The repository that asks."""
+        self.git = Git(GitConfig.from_ui(ui).program)
+        self.looked_up: list[bytes] = []
+        """Answers of ``ref`` for revisions that somebody asked for."""
+        self.imported_heads = 0
+        """As ``cgresult`` of Mercurial, for commits that were imported for them."""
+        self._bar: Any = None
+
+    def pulls_into(self, repo: RepoT) -> None:
+        """Let ``repo`` be the repository that asks."""
+        self.repo = repo
+
+    def note_import(self, heads: int) -> None:
+        """Keep ``cgresult`` of an import for the pull that follows."""
+        self.imported_heads = heads or self.imported_heads
+
+    @property
+    def transport(self) -> Transport:
+        """Return git for this remote, with a progress bar."""
+        access = access_of(self.ui, self.git, self.remote, in_background=False)
+        return Transport(self.git, self.remote, access, _SILENT_SECONDS, self._progress)
+
+    def _progress(self, topic: bytes, position: int, total: int) -> None:
+        if self._bar is None or self._bar.topic != topic.lower():
+            self.close()
+            self._bar = self.ui.makeprogress(topic.lower())
+        self._bar.update(position, total=total)
+
+    @util.propertycache
+    def advertised(self) -> Advertised:
+        """The refs of the remote, as they were when they were asked for first."""
+        try:
+            return self.transport.advertised()
+        except RemoteFailureError as exc:
+            raise self.failed(exc) from None
+
+    def ref(self, key: bytes) -> bytes:
+        """Return the name of the ref that ``key`` means, or an oid.
+
+        ``RepoLookupError`` if there is none.
+        """
+        oids = self.advertised.oids
+        if key in (b"tip", b"."):
+            key = HEAD
+        name = encoding.fromlocal(key)
+        for prefix in (HEADS, TAGS, b"refs/", b""):
+            if prefix + name in oids:
+                ref = prefix + name
+                return self.advertised.head or ref if ref == HEAD else ref
+        if len(key) == _OID_LEN and not key.strip(b"0123456789abcdef"):
+            found = [ref for ref in oids if self.advertised.commit(ref) == key]
+            return found[0] if found else key
+        raise error.RepoLookupError(
+            _(b"unknown revision '%s'") % key,
+            hint=_(b"name a branch or tag of the remote, or 40 digits of a commit"),
+        )
+
+    def close(self) -> None:
+        """End the progress bar."""
+        if self._bar is not None:
+            self._bar.complete()
+
+    def failed(self, exc: RemoteFailureError, hint: bytes = b"") -> error.RemoteError:
+        """Return the error for a user."""
+        reason = exc.reason.replace(_ADVICE, b"").rstrip(b".; ")
+        shown_url = self.remote.shown
+        return error.RemoteError(
+            _(b"git cannot read '%s': %s") % (shown_url, reason),
+            hint=hint or _(b"see whether 'git ls-remote %s' works") % shown_url,
+        )

@@ -1,0 +1,272 @@
+"""Clones of git repositories, and pulls into them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import ENVIRONMENT, HG, git
+from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+
+pytestmark = pytest.mark.slow
+
+LOG = "{rev} {phase} [{bookmarks}] {desc}\n"
+
+
+class Clone:
+    """A clone, and how to run hg there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def run(self, *args: str, **environment: str) -> tuple[int, str]:
+        """Run hg in the clone, or beside it if there is none; exit code and output."""
+        cwd = self.root if self.root.exists() else self.root.parent
+        done = subprocess.run(
+            [str(HG), "--config", "extensions.amalgam=", *args],
+            cwd=cwd,
+            env=ENVIRONMENT | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return done.returncode, done.stdout
+
+    def hg(self, *args: str, **environment: str) -> str:
+        """Run hg, which does not fail."""
+        code, output = self.run(*args, **environment)
+        assert code == 0, output
+        return output
+
+    def commits(self) -> set[str]:
+        """Export all changesets; return the ids of their commits."""
+        self.hg("git::export", "-q", "--config", "amalgam.git.refs=heads,tips")
+        return {*self.hg("log", "-T", "{gitnode}\n").split()}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[GitHost]:
+    with git_host(tmp_path / "host") as host:
+        yield host
+
+
+@pytest.fixture
+def project(host: GitHost) -> HostedRepository:
+    """A repository with a branch, two kinds of tags, and a merge."""
+    made = host.add("project.git")
+    for name in ("one", "two", "three"):
+        made.edit("refs/heads/default", name)
+    made.git("tag", "light", "default~1")
+    made.git("tag", "-a", "-m", "annotated", "heavy", "default")
+    made.git("branch", "feature", "default~1")
+    made.edit("refs/heads/feature", "aside")
+    tree = made.git("rev-parse", "default^{tree}")
+    parents = ("-p", "default", "-p", "default~1", "-p", "feature")
+    merged = made.git("commit-tree", tree, *parents, "-m", "octopus")
+    made.git("update-ref", "refs/heads/merged", merged)
+    return made
+
+
+def cloned(tmp_path: Path, project: HostedRepository, *args: str) -> Clone:
+    clone = Clone(tmp_path / "clone")
+    clone.hg("clone", "-q", *args, f"git+{project.url}", str(clone.root))
+    return clone
+
+
+def oids(project: HostedRepository) -> set[str]:
+    return {*project.git("rev-list", "--all").split()}
+
+
+def test_a_clone_has_all_commits_with_their_ids(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    clone = cloned(tmp_path, project)
+    assert clone.hg("log", "-r", ".", "-T", "{activebookmark}") == "default"
+    assert clone.hg("bookmarks", "-T", "{active}{bookmark} ").split() == [
+        "Truedefault",
+        "Falsefeature",
+        "Falsemerged",
+    ]
+    found = clone.hg("log", "-r", "sort(all(), desc)", "-T", "{desc} {phase}\n")
+    assert {"one public", "two public", "three public", "aside draft"} <= {
+        *found.splitlines()
+    }
+    assert oids(project) <= clone.commits()
+    assert "warning" not in clone.hg("verify", "-q")
+
+
+def test_pulls_bring_what_is_new(tmp_path: Path, project: HostedRepository) -> None:
+    clone = cloned(tmp_path, project)
+    assert "no changes found" in clone.hg("pull")
+    project.edit("refs/heads/default", "four")
+    project.edit("refs/heads/feature", "five")
+    project.edit("refs/heads/new", "six")
+    assert "adding remote bookmark new" in clone.hg("pull", "-r", "new")
+    assert "updating bookmark feature" in clone.hg("pull", "-B", "feature")
+    output = clone.hg("pull", "-u", "--config", "hooks.incoming=echo $HG_SOURCE")
+    assert "updating bookmark default" in output
+    assert "pull\n" in output
+    assert clone.hg("log", "-r", ".", "-T", "{desc} {phase}") == "four public"
+    project.git("tag", "-a", "-m", "later", "later", "default~2")
+    clone.hg("pull")
+    assert oids(project) <= clone.commits()
+    code, output = clone.run("pull", "-r", "missing")
+    assert code == 255
+    assert output.splitlines()[1:] == [
+        "abort: unknown revision 'missing'",
+        "(name a branch or tag of the remote, or 40 digits of a commit)",
+    ]
+
+
+def test_incoming_shows_changesets_and_writes_nothing(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    clone = cloned(tmp_path, project, "-r", "feature")
+    before = {path: path.stat().st_mtime_ns for path in clone.root.rglob("*")}
+    shown = clone.hg("incoming", "-q", "-T", "{node}\n", PYTHONDONTWRITEBYTECODE="1")
+    marks = clone.hg("incoming", "-q", "-B")
+    assert {line.split()[0] for line in marks.splitlines()} == {"default", "merged"}
+    after = {path: path.stat().st_mtime_ns for path in clone.root.rglob("*")}
+    amalgam = clone.root / ".hg" / "amalgam"  # the temporary directory was there
+    assert {path for path in before | after if before.get(path) != after.get(path)} <= {
+        amalgam
+    }
+    clone.hg("pull", "-q")
+    there = clone.hg("log", "-T", "{node}\n", "-r", "all() - ::feature")
+    assert shown == there
+    assert clone.run("incoming")[0] == 1
+
+
+def test_outgoing_is_what_the_remote_has_not(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    clone = cloned(tmp_path, project)
+    assert clone.run("outgoing")[0] == 1
+    (clone.root / "file").write_text("new")
+    clone.hg("commit", "-A", "-q", "-m", "mine")
+    assert clone.hg("outgoing", "-q", "-T", "{desc}\n") == "mine\n"
+    assert "1 outgoing" in clone.hg("summary", "--remote")
+    code, output = clone.run("push")
+    assert code == 255
+    assert f"(use 'hg git::push {project.url} -B NAME')" in output
+
+
+def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) -> None:
+    """And the map and the changesets of each."""
+    (tmp_path / "kill.py").write_text(
+        "import os\n"
+        "from hgext3rd.amalgam.receive import importing\n"
+        "importing.ImportSettings._field_defaults['batch'] = 2\n"
+        "def extsetup(ui):\n"
+        "    add = importing._import\n"
+        "    batches = []\n"
+        "    def kill(*args):\n"
+        "        add(*args)\n"
+        "        batches.append(1)\n"
+        "        if len(batches) == 2: os.kill(os.getpid(), 9)\n"
+        "    importing._import = kill\n"
+    )
+    clone = Clone(tmp_path / "clone")
+    clone.hg("init", str(clone.root))
+    kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
+    assert clone.run("pull", *kill, f"git+{project.url}")[0] == -9
+    assert clone.hg("log", "-T", ".") == "...."
+    output = clone.hg("pull", f"git+{project.url}")
+    assert "added 1 changesets" in output or "added 2 changesets" in output, output
+    assert oids(project) <= clone.commits()
+
+
+def test_lost_files_are_made_again(tmp_path: Path, project: HostedRepository) -> None:
+    clone = cloned(tmp_path, project)
+    nodes = clone.hg("log", "-T", "{node}\n")
+    strip = ("--config", "extensions.strip=")
+    clone.hg("strip", *strip, "-q", "--no-backup", "merged")
+    clone.hg("pull", "-q")
+    assert {*clone.hg("log", "-T", "{node}\n").split()} == {*nodes.split()}
+    for name in ("imported", "fetched"):
+        for path in sorted((clone.root / ".hg/amalgam" / name).rglob("*"))[::-1]:
+            path.rmdir() if path.is_dir() else path.unlink()
+        project.edit("refs/heads/default", f"after {name}")
+        clone.hg("pull", "-q")
+        assert clone.hg("log", "-r", "default", "-T", "{desc}") == f"after {name}"
+    assert len(clone.hg("log", "-T", ".")) == len(nodes.split()) + 2
+
+
+def test_a_part_of_a_history_is_refused(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    shallow = tmp_path / "shallow"
+    url = project.path.as_uri()
+    git(tmp_path, "clone", "-q", "--depth", "1", url, str(shallow))
+    clone = Clone(tmp_path / "clone")
+    clone.hg("init", str(clone.root))
+    code, output = clone.run("pull", str(shallow))
+    assert code == 255
+    assert output.splitlines()[-2:] == [
+        f"abort: '{shallow}' has only a part of its history",
+        "(complete it there: git fetch --unshallow)",
+    ]
+    git(shallow, "fetch", "-q", "--unshallow")
+    clone.hg("pull", str(shallow))
+    assert {"one", "two", "three"} <= {*clone.hg("log", "-T", "{desc}\n").split()}
+
+
+def test_git_asks_for_passwords(tmp_path: Path, project: HostedRepository) -> None:
+    """The user's own helpers answer; without one, git fails at once."""
+    project.behaviour = Behaviour(password="secret")
+    clone = Clone(tmp_path / "clone")
+    clone.hg("init", str(clone.root))
+    code, output = clone.run("pull", f"git+{project.url}")
+    assert code == 255
+    assert (
+        output.splitlines()[-1] == f"(see whether 'git ls-remote {project.url}' works)"
+    )
+    helper = tmp_path / "gitconfig"
+    helper.write_text(
+        '[credential]\n\thelper = "!f() { echo username=mirror; echo '
+        'password=secret; }; f"\n'
+    )
+    clone.hg("pull", "-q", f"git+{project.url}", GIT_CONFIG_GLOBAL=str(helper))
+    assert len(clone.hg("log", "-T", ".")) >= 5
+
+
+def test_odd_refs_do_nothing(tmp_path: Path, project: HostedRepository) -> None:
+    """Branches that are no bookmarks, and tags of no commits."""
+    blob = project.git("hash-object", "-w", "HEAD")
+    oid = project.git("rev-parse", "feature")
+    project.git("update-ref", "refs/tags/blob", blob)
+    project.git("tag", "-m", "of a blob", "blob-tag", blob)
+    for name in ("123", "tip", "null", "a/-b", "é"):
+        project.git("update-ref", f"refs/heads/{name}", oid)
+    clone = cloned(tmp_path, project)
+    names = clone.hg("bookmarks", "-T", "{bookmark} ", "--encoding", "utf-8").split()
+    assert names == ["a/-b", "default", "feature", "merged", "é"]
+    assert "no changes found" in clone.hg("pull")
+
+
+def test_many_branches_are_no_bookmarks(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    oid = project.git("rev-parse", "feature")
+    lines = "".join(f"create refs/heads/many/{it} {oid}\n" for it in range(600))
+    command = ["git", "update-ref", "--stdin"]
+    subprocess.run(command, cwd=project.path, input=lines, text=True, check=True)
+    clone = cloned(tmp_path, project)
+    assert clone.hg("bookmarks", "-T", "{bookmark} ") == "default "
+    output = clone.hg("pull", "-B", "many/7")
+    assert "adding remote bookmark many/7" in output
+    assert "adding remote bookmark" not in clone.hg("pull")
+    assert len((clone.root / ".hg" / "bookmarks").read_text().splitlines()) == 2
+
+
+def test_hg_git_keeps_its_remotes(tmp_path: Path, project: HostedRepository) -> None:
+    (tmp_path / "hggit.py").write_text("")
+    clone = Clone(tmp_path / "clone")
+    hggit = ("--config", f"extensions.hggit={tmp_path / 'hggit.py'}")
+    code, output = clone.run("clone", *hggit, str(project.path), str(clone.root))
+    assert code == 255
+    assert "not found" in output
+    assert os.listdir(tmp_path).count("clone") == 0
