@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from testlib import oddstore
 from testlib.environment import ENVIRONMENT, HG, ROOT, captured, git, hg
+from testlib.oddstore import Edit, Step
 from testlib.webserver import serving
 
 pytestmark = pytest.mark.slow
@@ -30,6 +32,35 @@ fa9c59e32874b327e79a3ed9a1896cef07ab9792 ae82ec6fbe4e88498050d89573415963728a162
 8fa41efdb29db920c788879d9d991d7622b00557 5a3f6c9e530052afa12b05844e3951c60cba12ec
 """
 IDS = VECTOR.split()
+#: What hg-git does in ways of its own, each changeset in a run of its own.
+ODD = (
+    Step(
+        0,
+        edits=(
+            Edit("write", b".hgsub", b"lib = [git]u\nx = [git]v\n", b"x"),
+            Edit("write", b".hgsubstate", b"%040x lib\n%040x x\n" % (1, 2)),
+            Edit("write", b".gitmodules", b'[submodule "N"]\npath = x\nurl = old\n'),
+            Edit("write", b"a", b"1\n"),
+        ),
+    ),
+    # keeps .gitmodules of the only parent, which is stored as the second one
+    Step(1, p2=0, edits=(Edit("clear"),)),
+    Step(
+        2,
+        0,
+        extra=b"committer:two\\n\\0lines <e@e> 5 0",
+        edits=(Edit("rename", b"git~1", source=b"a"),),
+    ),
+    Step(3, 2, edits=(Edit("write", b"/b", b"1\n"), Edit("write", b"c//d", b"2\n"))),
+    Step(4, 3, extra=b"message:\\x01", description=b""),
+)
+ODD_IDS = """
+d8944f91c5b6a24e4791230c01d4b2c9ef69977f dc9e0bf1ccfa1ce0f2bcc56618cd70e9173c7045
+dbfbc363b56f30236f1dc4af2660bb63c73fed4f 0d9810ee77b4e25878610e134469613d5ed6dcb7
+19ad9b69fe99e35bc4cbfe264c1203aa8281525a 870b45470e0ce1527b1b3ae938cfbacf3d3ba1d6
+19ac9ca9c232292c82130fe6fb1cdac562f0d859 5dc6e5f3000909407686fe11463cd62cfa134223
+7f4ae43194f55fdfa3d44f7fa06b0ca61da1a0b4 0b95572c642b391266b55f62fec8d46a2650e0b2
+"""
 DIALECT = ("--config", "amalgam.git.dialect=hggit")
 
 
@@ -81,6 +112,13 @@ def test_ids_are_those_of_hg_git_also_beside_another_dialect(repo: Path) -> None
     assert said(repo, "git::export", "--metadata", *DIALECT) == (
         "abort: no metadata in dialect 'hggit': git-cinnabar gives other commit ids"
     )
+
+
+def test_odd_changesets_have_the_ids_of_hg_git(tmp_path: Path) -> None:
+    repo = tmp_path / "odd"
+    oddstore.write(repo, ODD)
+    hg(repo, "git::export", *DIALECT)
+    assert ids(repo, *DIALECT) == ODD_IDS.split()
 
 
 def test_drafts_that_are_hidden_leave_the_store(repo: Path) -> None:

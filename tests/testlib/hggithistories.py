@@ -22,6 +22,8 @@ from .randomhistories import MARK, Files, History, consistent
 
 _STATE, _SUBS, _MODULES = b".hgsubstate", b".hgsub", b".gitmodules"
 _KEPT_APART = {_STATE, _SUBS, _MODULES}
+#: Slashes that the dialects take in ways of their own.
+_SLASHES = re.compile(rb"///|//.*//")
 #: Committers that hg-git writes and cannot read.
 _UNREADABLE = (b"a <b@c> d 5 0", b"5 0 7 60")
 _SOURCES = (
@@ -97,7 +99,10 @@ def steps(seed: int) -> list[Step]:
 def _readable(step: Step) -> Step:
     """Leave out what hg-git fails on: junk in files and extras that it parses."""
     edits = (
-        it for it in step.edits if not _KEPT_APART.intersection((it.path, it.source))
+        it
+        for it in step.edits
+        if not _KEPT_APART.intersection((it.path, it.source))
+        and not _SLASHES.search(it.path)
     )
     extra = step.extra
     if extra is not None and any(it in extra for it in _UNREADABLE):

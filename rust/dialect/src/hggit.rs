@@ -6,6 +6,7 @@
 mod commit;
 mod delta;
 mod difflib;
+mod gitconfig;
 mod identity;
 mod import;
 mod metadata;

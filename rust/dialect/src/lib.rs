@@ -211,6 +211,13 @@ pub trait Files {
     /// [`Unreadable`].
     fn content(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Unreadable>;
 
+    /// Mode of a file; `None` if the manifest does not have it.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreadable`].
+    fn mode(&self, path: &[u8]) -> Result<Option<Mode>, Unreadable>;
+
     /// Whether the manifest has a file or a directory of this name.
     ///
     /// # Errors
@@ -240,8 +247,8 @@ pub struct TreeEdit {
 /// Tree entry that is not a file of the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditedEntry {
-    /// A regular file with this content.
-    Blob(Vec<u8>),
+    /// A file with this mode and content.
+    Blob(Mode, Vec<u8>),
     /// A commit of another repository.
     Gitlink(Oid),
 }
@@ -251,7 +258,7 @@ impl EditedEntry {
     #[must_use]
     pub const fn mode(&self) -> Mode {
         match self {
-            Self::Blob(_) => Mode::FILE,
+            Self::Blob(mode, _) => *mode,
             Self::Gitlink(_) => Mode::GITLINK,
         }
     }

@@ -42,8 +42,8 @@ pub fn write(
     let (seconds, west_seconds) = (changeset.seconds, changeset.offset_seconds);
     let author = Ident::author(&user, seconds, west_seconds, extra(b"author"));
     let committer = extra(b"committer").and_then(Ident::committer);
-    push_line(out, b"author ", |out| author.push(out));
-    push_line(out, b"committer ", |out| committer.as_ref().unwrap_or(&author).push(out));
+    push_header(out, b"author", &author.text());
+    push_header(out, b"committer", &committer.as_ref().unwrap_or(&author).text());
 
     let branch = extra(b"branch").map(to_utf8).filter(|branch| **branch != *b"default");
     let of_git = extra(RENAME_SOURCE) == Some(b"git");
@@ -58,10 +58,10 @@ pub fn write(
     }
     let copies = if of_git { Vec::new() } else { history.copies()? };
     for copy in &copies {
-        push_line(out, b"HG:rename ", |out| push_pair(out, &copy.source, &copy.path));
+        push_pair(out, b"HG:rename ", &copy.source, &copy.path);
     }
     for (key, value) in &others {
-        push_line(out, b"HG:extra ", |out| push_pair(out, key, value));
+        push_pair(out, b"HG:extra ", key, value);
     }
     if !of_git && branch.is_none() && headers.is_empty() && copies.is_empty() && others.is_empty() {
         out.extend_from_slice(b"HG:rename-source hg\n");
@@ -154,16 +154,12 @@ impl Header {
     }
 }
 
-fn push_line(out: &mut Vec<u8>, name: &[u8], value: impl FnOnce(&mut Vec<u8>)) {
+fn push_pair(out: &mut Vec<u8>, name: &[u8], first: &[u8], second: &[u8]) {
     out.extend_from_slice(name);
-    value(out);
-    out.push(b'\n');
-}
-
-fn push_pair(out: &mut Vec<u8>, first: &[u8], second: &[u8]) {
     push_quoted(out, first);
     out.push(b':');
     push_quoted(out, second);
+    out.push(b'\n');
 }
 
 /// Appends a header. Lines of the value after the first begin with a space.

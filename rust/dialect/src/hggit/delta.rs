@@ -41,11 +41,11 @@ fn next(rest: &mut &[u8]) -> Option<u8> {
     rest.split_off_first().copied()
 }
 
-/// A length in groups of 7 bits, lowest first.
+/// A length in groups of 7 bits, lowest first. The delta may end in it.
 fn length(rest: &mut &[u8]) -> Option<usize> {
     let mut len = 0;
     for shift in (0..usize::BITS).step_by(7) {
-        let byte = next(rest)?;
+        let byte = next(rest).unwrap_or_default();
         len |= usize::from(byte & 0x7f).checked_shl(shift)?;
         if byte & 0x80 == 0 {
             return Some(len);
@@ -73,6 +73,7 @@ mod tests {
     fn deltas_are_applied_as_by_dulwich() {
         for (base, delta, made) in [
             ("\n", &b"\x01\x00"[..], Some("")),
+            ("\n", b"\x01", Some("")),
             ("abcdef", b"\x06\x05\x02xy\x91\x03\x03", Some("xydef")),
             ("abcdef", b"\x06\x05\x02xy\x91\x04\x03", None),
             ("abcdef", b"\x06\x02\x02xy\x91\x04\x03", Some("xy")),

@@ -17,10 +17,13 @@ pub fn is_edited(path: &[u8]) -> bool {
     [MODULES, SUB, STATE].contains(&path) || is_left_out(path)
 }
 
-/// Whether a component of the path means `.git` to a file system, by hg-git's rules.
+/// Whether a component of the path means `.git` to a file system, by hg-git's rules, or the path is
+/// absolute.
 pub fn is_left_out(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/')
-        .any(|name| is_git(name) || memchr::memchr(b'~', name).is_some_and(|at| is_short(name, at)))
+    path.first() == Some(&b'/')
+        || path.split(|byte| *byte == b'/').any(|name| {
+            is_git(name) || memchr::memchr(b'~', name).is_some_and(|at| is_short(name, at))
+        })
 }
 
 /// Whether a name is `.git` without ignored code points.
@@ -56,7 +59,9 @@ mod tests {
     #[test]
     fn names_of_git_are_left_out() {
         // the choice of hg-git 1.2.0
-        for path in [".git", "a/.git/b", ".g\u{200c}it", "\u{feff}.git/x", "git~1", "GITfoo~12"] {
+        for path in
+            [".git", "a/.git/b", ".g\u{200c}it", "\u{feff}.git/x", "git~1", "GITfoo~12", "/a"]
+        {
             assert!(is_left_out(path.as_bytes()), "{path}");
         }
         for path in [".GIT", "GIT~x", "git~", ".gitx", "gi~1", "a~1", "\u{2010}.git", ".hgsub"] {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use gitpack::Oid;
 use revlog::Node;
 
+use super::gitconfig::Sections;
 use super::paths::{self, MODULES, STATE, SUB};
 use super::texts::{is_blank, trim, trim_end, trim_start};
 use crate::{EditedEntry, FileChange, Files, ManifestEdits, TreeEdit, Unreadable};
@@ -33,7 +34,13 @@ pub fn edits(
     if changes.iter().any(|change| !paths::is_left_out(change.path)) {
         let old = before.map_or_else(|| Ok(Vec::new()), submodules)?;
         let new = submodules(files)?;
-        let modules = (!new.is_empty()).then(|| EditedEntry::Blob(gitmodules(&new)));
+        let modules = match files.mode(SUB)? {
+            Some(mode) if !new.is_empty() => {
+                let own = files.content(MODULES)?;
+                Some(EditedEntry::Blob(mode, gitmodules(own.as_deref(), &new)))
+            }
+            _ => None,
+        };
         edits.insert(MODULES.to_vec(), modules);
         for (path, _) in old.into_iter().filter_map(Submodule::into_link) {
             if files.content(&path)?.is_none() {
@@ -194,49 +201,24 @@ fn setting(line: &[u8]) -> Option<(&[u8], &[u8])> {
     is_name.then(|| (name, trim(&line[at + 1..])))
 }
 
-/// The content of a `.gitmodules`, as dulwich writes it. It compares names of sections without
-/// case.
-fn gitmodules(submodules: &[Submodule]) -> Vec<u8> {
-    let mut sections: Vec<(Vec<u8>, Vec<&Submodule>)> = Vec::new();
-    for submodule in submodules {
-        let key = submodule.path.to_ascii_lowercase();
-        match sections.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, members)) => members.push(submodule),
-            None => sections.push((key, vec![submodule])),
-        }
+/// The content of a `.gitmodules`, from a manifest's own one.
+fn gitmodules(own: Option<&[u8]>, submodules: &[Submodule]) -> Vec<u8> {
+    let mut sections = own.and_then(Sections::parse).unwrap_or_default();
+    let names: BTreeMap<Vec<u8>, Vec<u8>> = sections
+        .submodules()
+        .map(|(name, path, _)| (path.to_vec(), name.to_ascii_lowercase()))
+        .collect();
+    for Submodule { path, url, .. } in submodules {
+        let name = names.get(path).unwrap_or(path);
+        sections.add(&[b"submodule", name], &[(b"path", path), (b"url", url)]);
     }
-    let mut out = Vec::new();
-    for (_, members) in sections {
-        out.extend_from_slice(&[b"[submodule \"", &*members[0].path, b"\"]\n"].concat());
-        for Submodule { path, url, .. } in members {
-            push_setting(&mut out, b"path", path);
-            push_setting(&mut out, b"url", url);
-        }
-    }
-    out
-}
-
-fn push_setting(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    let is_end = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let is_quoted = is_end(value.first()) || is_end(value.last()) || value.contains(&b'#');
-    let quote: &[u8] = if is_quoted { b"\"" } else { b"" };
-    out.extend_from_slice(&[b"\t", name, b" = ", quote].concat());
-    for byte in value {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'"' => out.extend_from_slice(b"\\\""),
-            byte => out.push(*byte),
-        }
-    }
-    out.extend_from_slice(quote);
-    out.push(b'\n');
+    sections.written()
 }
 
 #[cfg(test)]
 mod tests {
+    use gitpack::tree::Mode;
+
     use super::*;
 
     struct Contents(Vec<(&'static str, String)>);
@@ -245,6 +227,10 @@ mod tests {
         fn content(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
             let found = self.0.iter().find(|(known, _)| known.as_bytes() == path);
             Ok(found.map(|(_, content)| content.clone().into_bytes()))
+        }
+
+        fn mode(&self, path: &[u8]) -> Result<Option<Mode>, Unreadable> {
+            Ok(self.content(path)?.map(|_| Mode::EXECUTABLE))
         }
 
         fn has(&self, path: &[u8]) -> Result<bool, Unreadable> {
@@ -289,6 +275,9 @@ mod tests {
             .iter()
             .map(|edit| (std::str::from_utf8(&edit.path).expect("ascii"), edit.entry.is_some()))
             .collect();
+        let is_kept =
+            |edit: &TreeEdit| matches!(edit.entry, Some(EditedEntry::Blob(Mode::EXECUTABLE, _)));
+        assert!(made.edits.iter().any(is_kept), "the mode is that of .hgsub");
         let expected = [
             (".gitmodules", true),
             (".hgsub", false),
@@ -300,16 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_written_as_by_dulwich() {
+    fn submodules_are_added_to_the_own_file() {
         let submodule =
             |path: &str, url: &str| Submodule { path: path.into(), url: url.into(), commit: None };
-        let made = gitmodules(&[
-            submodule("Lib", "a#b"),
-            submodule("x y", "q\"\\"),
-            submodule("lib", "c"),
-        ]);
-        let expected = "[submodule \"Lib\"]\n\tpath = Lib\n\turl = \"a#b\"\n\tpath = lib\n\t\
-                        url = c\n[submodule \"x y\"]\n\tpath = x y\n\turl = q\\\"\\\\\n";
-        assert_eq!(String::from_utf8(made).as_deref(), Ok(expected));
+        let submodules = [submodule("Lib", "a"), submodule("x", "b"), submodule("lib", "c")];
+        let own = "[submodule \"Name\"]\npath = x\nurl = old\n";
+        let text = |own: Option<&str>| gitmodules(own.map(str::as_bytes), &submodules);
+        let ends = "[submodule \"Lib\"]\n\tpath = Lib\n\turl = a\n\tpath = lib\n\turl = c\n";
+        let named = "[submodule \"Name\"]\n\tpath = x\n\turl = old\n\tpath = x\n\turl = b\n";
+        assert_eq!(String::from_utf8(text(Some(own))), Ok(format!("{named}{ends}")));
+        let plain = format!("{ends}[submodule \"x\"]\n\tpath = x\n\turl = b\n");
+        assert_eq!(String::from_utf8(text(Some("malformed"))), Ok(plain.clone()));
+        assert_eq!(String::from_utf8(text(None)), Ok(plain));
     }
 }

@@ -86,7 +86,7 @@ impl Dialect for TestDialect {
         entries
             .extend(added.into_iter().map(|(path, oid)| (path, Some(EditedEntry::Gitlink(oid)))));
         entries.insert(LINKS.to_vec(), None);
-        entries.insert(MODULES.to_vec(), text.map(EditedEntry::Blob));
+        entries.insert(MODULES.to_vec(), text.map(|text| EditedEntry::Blob(Mode::FILE, text)));
         let edits = entries.into_iter().map(|(path, entry)| TreeEdit { path, entry });
         Ok(ManifestEdits { edits: edits.collect(), watched: Vec::new() })
     }

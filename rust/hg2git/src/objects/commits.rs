@@ -278,6 +278,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             rev,
             changeset,
             root: batch.root_of(drawn.tree),
+            is_edited: D::is_edited,
             commit_of: &|rev| commit_of(sources, converted, rev),
             error: OnceCell::new(),
         };

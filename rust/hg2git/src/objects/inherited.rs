@@ -200,7 +200,7 @@ impl Search<'_, '_> {
         };
         for (place, rev) in revs.iter().enumerate() {
             let files = of_place(place)?;
-            let (before, state) = match changelog.index().parents(*rev).0 {
+            let (before, state) = match first_parent(changelog, *rev) {
                 None => Default::default(),
                 Some(parent) => match revs.binary_search(&parent) {
                     Ok(at) => (of_place(at)?, states.get(&at).copied()),
@@ -297,8 +297,7 @@ impl Search<'_, '_> {
                 break;
             }
             chain.push(rev);
-            let Parents(p1, _) = changelog.index().parents(rev);
-            next = p1;
+            next = first_parent(changelog, rev);
         }
         for rev in chain.into_iter().rev() {
             let files = self.of_changeset(rev)?;
@@ -313,4 +312,10 @@ impl Search<'_, '_> {
 /// with the file `state`.
 fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
     if before.sources == files.sources { state } else { files.own.or(state) }
+}
+
+/// The first parent as Mercurial shows it: a stored null parent comes last.
+fn first_parent(changelog: &Revlog, rev: Rev) -> Option<Rev> {
+    let Parents(p1, p2) = changelog.index().parents(rev);
+    p1.or(p2)
 }

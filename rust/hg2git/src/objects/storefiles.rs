@@ -4,12 +4,14 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use dialect::{Files, Unreadable};
+use gitpack::tree::Mode;
 use parallel::Buffer;
 use revlog::{
     Flag, Line, Lines, Node, Rev, Revlog, RevlogKind, Scratch, Store, Texts, split_metadata,
 };
 
 use crate::error::{Error, Result};
+use crate::objects::history::mode_of;
 use crate::read::files::RecordedCopy;
 use crate::read::treemanifests::Directories;
 
@@ -93,6 +95,10 @@ impl<'a> StoreFiles<'a> {
 impl Files for StoreFiles<'_> {
     fn content(&self, path: &[u8]) -> Result<Option<Vec<u8>>, Unreadable> {
         self.kept(self.content_of(path))
+    }
+
+    fn mode(&self, path: &[u8]) -> Result<Option<Mode>, Unreadable> {
+        Ok(self.kept(self.find(path))?.map(|(_, flag)| mode_of(flag)))
     }
 
     fn has(&self, path: &[u8]) -> Result<bool, Unreadable> {

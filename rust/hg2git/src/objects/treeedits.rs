@@ -39,7 +39,7 @@ impl PathEdit {
         let (oid, blob) = match entry {
             None => (None, None),
             Some(EditedEntry::Gitlink(oid)) => (Some(oid), None),
-            Some(EditedEntry::Blob(content)) => (Some(oid_of_blob(&content)), Some(content)),
+            Some(EditedEntry::Blob(_, content)) => (Some(oid_of_blob(&content)), Some(content)),
         };
         let target = oid.zip(mode).map(|id| EntryTarget::Object(Arc::new(id)));
         Self { path, target, blob }

@@ -13,6 +13,7 @@ use crate::objects::history::Sources;
 use crate::objects::storefiles::{StoreFiles, recorded_copy};
 use crate::read::changelog::parse;
 use crate::read::files::{FileTable, RecordedCopy};
+use crate::read::manifests::ChangesetTree;
 use crate::read::names::Names;
 
 /// The history of `changeset`.
@@ -24,6 +25,8 @@ pub(super) struct StoreHistory<'a> {
     pub changeset: &'a Changeset<'a>,
     /// The directory of its files, if it is in memory.
     pub root: Option<&'a TrackedDirectory>,
+    /// Whether trees may have something else at a path than the manifest.
+    pub is_edited: fn(&[u8]) -> bool,
     /// Commit of a revision; [`NO_COMMIT`] if it has none.
     pub commit_of: &'a dyn Fn(Rev) -> Option<Oid>,
     pub error: OnceCell<Error>,
@@ -45,25 +48,25 @@ impl StoreHistory<'_> {
     }
 
     fn read_copies(&self) -> Result<Vec<CopySource>> {
-        let Sources { store, manifest, directories, .. } = self.sources;
-        if self.changeset.manifest == Node::NULL {
-            return Ok(Vec::new());
-        }
-        let rev = manifest.find(&[self.changeset.manifest])?[0];
-        let stored = StoreFiles::new(store, manifest, *directories, rev);
+        let mut stored = None;
         let mut copies = Vec::new();
         for path in
             self.changeset.files.split(|byte| *byte == b'\n').filter(|path| !path.is_empty())
         {
-            let found = match self.root.map_or(Found::Unknown, |root| self.find(root, path)) {
+            let root = self.root.filter(|_| !(self.is_edited)(path));
+            let found = match root.map_or(Found::Unknown, |root| self.find(root, path)) {
                 Found::Unknown => {
-                    stored.find(path)?.map_or(Found::Nothing, |(node, _)| Found::Node(node))
+                    let files = match &stored {
+                        Some(files) => files,
+                        None => stored.insert(self.files_of(self.rev)?),
+                    };
+                    node_in(files.as_ref(), path)?.map_or(Found::Nothing, Found::Node)
                 }
                 found => found,
             };
             let (node, copy) = match found {
                 Found::Recorded(node, Some(copy)) => (node, Some(copy.clone())),
-                Found::Node(node) => (node, recorded_copy(store, path, node)?),
+                Found::Node(node) => (node, recorded_copy(self.sources.store, path, node)?),
                 _ => continue,
             };
             if let Some(RecordedCopy { source, link_rev }) = copy
@@ -77,21 +80,31 @@ impl StoreHistory<'_> {
 
     /// Whether a parent has this revision of a file.
     fn has_parent_file(&self, path: &[u8], node: Node) -> Result<bool> {
-        let Sources { store, changelog, manifest, directories, .. } = self.sources;
-        let Parents(p1, p2) = changelog.index().parents(self.rev);
+        let Parents(p1, p2) = self.sources.changelog.index().parents(self.rev);
         for parent in [p1, p2].into_iter().flatten() {
-            let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(parent)?.text;
-            let of_parent = parse(changelog, parent, &text)?.manifest;
-            if of_parent == Node::NULL {
-                continue;
-            }
-            let rev = manifest.find(&[of_parent])?[0];
-            let files = StoreFiles::new(store, manifest, *directories, rev);
-            if files.find(path)?.is_some_and(|(found, _)| found == node) {
+            if node_in(self.files_of(parent)?.as_ref(), path)? == Some(node) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The files of a changeset; `None` if its manifest is the null one.
+    fn files_of(&self, rev: Rev) -> Result<Option<StoreFiles<'_>>> {
+        let Sources { store, changelog, manifest, directories, revs, trees, plan, .. } =
+            self.sources;
+        let tree = revs.binary_search(&rev).ok().map(|place| trees.get(place));
+        let rev = if let Some(ChangesetTree::Position(position)) = tree {
+            plan.revs[position]
+        } else {
+            let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(rev)?.text;
+            let node = parse(changelog, rev, &text)?.manifest;
+            if node == Node::NULL {
+                return Ok(None);
+            }
+            manifest.find(&[node])?[0]
+        };
+        Ok(Some(StoreFiles::new(store, manifest, *directories, rev)))
     }
 
     fn find(&self, root: &TrackedDirectory, path: &[u8]) -> Found<'_> {
@@ -139,6 +152,12 @@ impl ChangesetHistory for StoreHistory<'_> {
     fn ancestor(&self, node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
         self.kept(self.read_ancestor(node))
     }
+}
+
+/// The node of a file; `None` for a missing file, and without files.
+fn node_in(files: Option<&StoreFiles<'_>>, path: &[u8]) -> Result<Option<Node>> {
+    let found = files.map(|files| files.find(path)).transpose()?;
+    Ok(found.flatten().map(|(node, _)| node))
 }
 
 /// The result of a search for a file in memory.
