@@ -33,8 +33,7 @@ from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.hggithistories import GitHistory, grown_for_import, steps
 from testlib.oddstore import Step
-from testlib.pushing import ON
-from testlib.webserver import serving
+from testlib.randomcommits import write_object
 
 from .shrinking import shrink
 from .sides import SERVED, Ids
@@ -42,8 +41,13 @@ from .sides import SERVED, Ids
 _OURS = ("--config=extensions.amalgam=", "--config=amalgam.git.dialect=hggit")
 #: What hg-git loses in an export, and amalgam does not.
 _REPAIRED = "extra('gpgsig') or extra('encoding')"
+_APART = Path(__file__).with_name("hggitruns.py")
+_GEXPORT = ("gexport", f"--config=extensions.apart={_APART}")
 _STORE = Path(".hg/amalgam/git/hggit.git")
 _COMMITS = 40
+_TURNS = 5
+#: Changesets that come with each.
+_GROWTH = 7
 _SHOWN = 3
 
 
@@ -63,7 +67,7 @@ class Peer:
             shutil.copytree(repository, copy, symlinks=True)
             return copy
 
-        return self._answer(key, export, "gexport")
+        return self._answer(key, export, *_GEXPORT)
 
     def imported(self, source: Path) -> tuple[str, Ids]:
         """Return what it said of a failed import, and its map."""
@@ -81,7 +85,8 @@ class Peer:
     def _answer(
         self, key: bytes, prepare: Callable[[], Path], *command: str
     ) -> tuple[str, Ids]:
-        name = hashlib.sha1(b"\0".join((command[0].encode(), key))).hexdigest()
+        kind = (command[0] + _APART.name * (command[0] == "gexport")).encode()
+        name = hashlib.sha1(b"\0".join((kind, key))).hexdigest()
         path = self.answers / name if self.answers else None
         if path and path.exists():
             said, ids = json.loads(path.read_text())
@@ -229,60 +234,90 @@ def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Ou
 
 
 def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
-    """Let both take turns: one repository, which pulls by hg-git and is pushed to.
+    """Let both take turns on one repository; neither may move an id.
 
-    Each turn: hg-git pulls commits of git; git pushes others to ``hg serve`` with
-    amalgam; hg commits; both export. No id moves, and both have the same.
+    Each turn: changesets come by pull and by commit, and one is amended after an
+    export. A commit of git on an exported one is taken in by hg-git or by amalgam. Then
+    both export, in either order.
     """
     outcome = Outcome(f"alternation {seed}")
-    peer, draw = peer, random.Random(seed)
+    draw = random.Random(seed)
     with tempfile.TemporaryDirectory(dir=scratch) as name:
         place = Path(name)
-        upstream = GitHistory(place / "upstream.git", seed, 12)
-        upstream.grow_all()
         hg(place, "init", "repository")
-        repository = place / "repository"
+        repository, upstream = place / "repository", place / "upstream.git"
+        git(place, "init", "-q", "--bare", str(upstream))
         known: Ids = {}
-        for turn in range(5):
-            more = GitHistory(place / f"more{turn}.git", 1000 * seed + turn, 8)
-            more.grow_all()
-            url = str(more.repo.path)
-            if draw.random() < 0.5:
-                outcome.stopped = peer.run(repository, "pull", "-q", url)
-                if outcome.stopped:
-                    return outcome
-            else:
-                _pushed(repository, more, turn, outcome)
-            _committed(repository, turn)
-            ours = our_ids(repository)
-            outcome.stopped = peer.run(repository, "gexport")
+        for turn in range(_TURNS):
+            more = place / f"more{turn}"
+            oddstore.write(more, steps(seed)[: _GROWTH * (turn + 1)])
+            _stock(repository, "pull", "-qf", str(more))
+            _stock(
+                repository,
+                "update",
+                "-qC",
+                f"desc('turn {turn - 1}')" if turn else "null",
+            )
+            (repository / "turn").write_text(f"{turn}\n")
+            _stock(repository, "commit", "-qAm", f"to amend {turn}")
+            our_ids(repository)
+            _stock(repository, "commit", "-q", "--amend", "-m", f"turn {turn}")
+            outcome.stopped = outcome.stopped or _taken_in(
+                (repository, upstream), known, peer, draw
+            )
+            ours = our_ids(repository) if draw.random() < 0.5 else {}
+            outcome.stopped = outcome.stopped or peer.run(repository, *_GEXPORT)
+            ours = ours or our_ids(repository)
             theirs = peer.ids(repository)
             differences(ours, theirs, outcome, is_whole=not outcome.stopped)
-            for node, oid in known.items():
-                if ours.get(node) != oid:
-                    problem = f"turn {turn}: {node} was {oid}, is {ours.get(node)}"
+            log = hg(repository, "log", "-r", "all()", "-T", "{node}\n").decode()
+            for node in known.keys() & set(log.split()):
+                if ours.get(node) != known[node]:
+                    problem = (
+                        f"turn {turn}: {node} was {known[node]}, is {ours.get(node)}"
+                    )
                     outcome.problems.append(problem)
-            known |= ours
+            known = ours
     return outcome
 
 
-def _pushed(repository: Path, more: GitHistory, turn: int, outcome: Outcome) -> None:
-    with serving(repository, *ON, *_OURS[1:]) as web:
-        refs = [f"{oid}:refs/heads/p{turn}-{at}" for at, oid in enumerate(more.heads())]
-        try:
-            git(more.repo.path, "push", "-q", web.url, *refs)
-        except AssertionError as err:
-            outcome.problems.append(str(err))
+def _taken_in(
+    where: tuple[Path, Path], known: Ids, peer: Peer, draw: random.Random
+) -> str:
+    """Take in a commit of git; return what hg-git said of a failure."""
+    repository, upstream = where
+    if not known:
+        return ""
+    objects = (repository / ".hg/git/objects", upstream / "objects")
+    shutil.copytree(*objects, dirs_exist_ok=True)
+    node, parent = draw.choice(sorted(known.items()))
+    listing = git(upstream, "ls-tree", parent)
+    blob = write_object(upstream, "blob", node.encode())
+    listing += b"100644 blob %s\tof git %d\n" % (blob.encode(), len(known))
+    done = subprocess.run(
+        ["git", "mktree"], cwd=upstream, input=listing, capture_output=True, check=True
+    )
+    who = b"G <g@h> %d +0200" % len(known)
+    lines = (
+        b"tree " + done.stdout.strip(),
+        b"parent " + parent.encode(),
+        b"author " + who,
+        b"committer " + who,
+        b"\nof git\n",
+    )
+    oid = write_object(upstream, "commit", b"\n".join(lines))
+    git(upstream, "update-ref", f"refs/heads/g{len(known)}", oid)
+    if draw.random() < 0.5:
+        return peer.run(repository, "pull", "-q", str(upstream))
+    nodes = {oid: node for node, oid in known.items()}
+    Target(repository, nodes, b"hggit").push(upstream, oid)
+    return ""
 
 
-def _committed(repository: Path, turn: int) -> None:
-    stock = [str(HG), "-R", str(repository)]
-    for command in (
-        ["update", "-qC", "tip"],
-        ["commit", "-qAm", f"turn {turn}", "-d", f"{turn} 0", "-u", "T <t@x>"],
-    ):
-        (repository / f"turn{turn}").write_text(f"{turn}\n")
-        subprocess.run([*stock, *command], env=ENVIRONMENT, check=True)
+def _stock(repository: Path, *command: str) -> None:
+    user = ("--config", "ui.username=T <t@x>", "--config", "phases.publish=no")
+    args = [str(HG), *user, *command]
+    subprocess.run(args, cwd=repository, env=ENVIRONMENT, check=True)
 
 
 def _shrink(seed: int, scratch: Path, peer: Peer) -> list[Step]:
