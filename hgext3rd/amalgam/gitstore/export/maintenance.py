@@ -33,7 +33,7 @@ from . import request
 from .writer import StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ...files import Directory
     from ..packgroups import RollUp
