@@ -17,17 +17,10 @@ from ..gitstore.export import export
 from ..gitstore.git.refs import HEADS, TAGS, escaped
 from ..gitstore.store import GitStore
 from ..remote import targets
-from ..remote.replicate import (
-    EXIT_CODES,
-    Action,
-    Options,
-    ReplicaSource,
-    Replication,
-    Result,
-    Status,
-    is_settled,
-    look_of,
-)
+from ..remote.planning import Options
+from ..remote.replicate import Replication
+from ..remote.results import EXIT_CODES, Action, Result, Status
+from ..remote.source import ReplicaSource, is_settled, look_of
 from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
@@ -37,8 +30,9 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..remote.replicate import Outcome, Target
+    from ..remote.results import Outcome
     from ..remote.storerefs import StoreRefs
+    from ..remote.targets import Target
 
 _MOST_SHOWN = 20
 _MOST_READ = 100

@@ -12,36 +12,30 @@ thread of its own.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import time
 from typing import TYPE_CHECKING
 
-from mercurial import error
 from mercurial.i18n import _
 
 from ..gitstore import failures
 from ..gitstore.export.request import take_exporter_lock
 from ..gitstore.failures import Failure
 from ..gitstore.git.refs import HEADS, TAGS
-from ..records import Choice, Record
 from ..terminal import counted, printable
-from .ledger import Ledger, LedgerLostError, RefRefusal, read_only
-from .slices import sliced
+from .ledger import Ledger, LedgerLostError, RefRefusal
+from .planning import Planner, ordered
+from .results import Action, Outcome, Result, Status
 from .staging import Change, staged
-from .storerefs import StoreRefs
 from .transport import NO_OID, Answer, FailureKind, RemoteFailureError, Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from ..config import ReplicaConfig
-    from ..files import Directory, Placement
-    from ..gitstore.git.process import Access
-    from ..gitstore.git.repository import Repository
-    from .refmap import RefMap
-    from .urls import RemoteUrl
+    from .planning import Options
+    from .source import ReplicaSource
+    from .targets import Target
 
 FAILURE = b"failure"
 """The file that says why the remote did not answer the last time."""
@@ -50,167 +44,14 @@ _MOST_DELETED = 500
 """Refs of one push. Deletions are arguments of git."""
 _MOST_HALVINGS = 64
 """Pushes to find the refs for which a hook declines all; the others wait."""
-_MOST_BYTES = 1 << 30
-"""Hosts refuse more than 2 GB in a push."""
 _MOST_SHOWN = 100
 """Refs that fit a command line, for a remote that hides others."""
 _MOST_IN_VAIN = 24
 """As many if the remote has not taken a single one meanwhile."""
 _ROUNDS = 20
-_TRIES = 20
 _LONGEST_WAIT_SECONDS = 300
 _LOGIN_WAIT_SECONDS = 3600
 _WAIT_FOR_LOCK_SECONDS = 0.2
-
-
-class Action(Choice):
-    """Result for a ref. Values are for JSON."""
-
-    CREATED = "created"
-    MOVED = "moved"
-    FORCED = "forced"
-    """Moved to a commit that is no descendant."""
-    DELETED = "deleted"
-    REFUSED = "refused"
-    KEPT = "kept"
-    """Gone here, and not there: ``prune`` would delete it."""
-    DIFFERENT = "different"
-    """Of a comparison."""
-
-
-class Outcome(Record):
-    """Result for one ref of the remote."""
-
-    ref: bytes
-    action: Action
-    old: bytes
-    new: bytes
-    reason: bytes = b""
-    kind: FailureKind | None = None
-    is_unreadable: bool = False
-    """Whether the remote still has a commit that nobody may read any more."""
-
-
-class Status(Choice):
-    """Result of a replication. Values are for JSON; the order is of exit codes."""
-
-    EQUAL = "equal"
-    REFUSED = "refused"
-    """Some refs were refused."""
-    FAILED = "failed"
-    """Nothing could be done, or it was not finished."""
-    BUSY = "busy"
-    """Another process replicates to this remote."""
-
-
-EXIT_CODES = {
-    Status.EQUAL: 0,
-    Status.REFUSED: 1,
-    Status.FAILED: 2,
-    Status.BUSY: 3,
-}
-
-
-class Result(Record):
-    """Result of a replication."""
-
-    status: Status
-    outcomes: tuple[Outcome, ...] = ()
-    pushes: int = 0
-    failure: RemoteFailureError | None = None
-    hint: bytes = b""
-    """The next thing to type after a failure."""
-    seconds: float = 0.0
-
-
-class Options(Record):
-    """Wishes for one replication, beside the configuration."""
-
-    only: Callable[[bytes], bool] | None = None
-    """Chooses refs of the store by name; ``None`` for all."""
-    forced: frozenset[bytes] = frozenset()
-    """Refs of the store to write over those of others."""
-    prunes: bool = False
-    adopts: bool = False
-    is_dry: bool = False
-    waits: bool = False
-    """Whether to wait for another process with the lock."""
-    is_asked: bool = True
-    """Whether a person asks: refusals are tried again at once."""
-
-
-class Target(Record):
-    """A remote, with all that a replication needs to know of it."""
-
-    name: bytes
-    """As in the configuration; ``RemoteUrl.key`` for others."""
-    remote: RemoteUrl
-    config: ReplicaConfig
-    map: RefMap
-    access: Access
-    directory: Directory
-    """Of its ledger."""
-    placement: Placement
-
-
-class ReplicaSource(Record):
-    """The refs to replicate, read once for all remotes."""
-
-    repository: Repository
-    refs: StoreRefs
-    names_state: object
-    """State of the files that they were read from."""
-    files_state: object
-    """State of the Mercurial repository that has these refs; None if not known."""
-    scratch: bytes
-    """A directory for staging repositories."""
-
-    def look(self, target: Target) -> bytes:
-        """Return the state that ``Ledger.look`` has if nothing is to do."""
-        return look_of(self.names_state, self.files_state, target)
-
-    @classmethod
-    def read(
-        cls, repository: Repository, files_state: object, scratch: bytes
-    ) -> ReplicaSource:
-        """Read the refs of ``repository`` as they are at one moment.
-
-        ``StateError`` if they keep changing.
-        """
-        for _try in range(_TRIES):
-            state = repository.names_state()
-            refs = StoreRefs(repository.packed_refs())
-            if repository.names_state() == state:
-                return cls(repository, refs, state, files_state, scratch)
-        raise error.StateError(
-            _(b"refs kept changing while they were read"),
-            hint=_(b"run 'hg git::push' again"),
-        )
-
-
-def look_of(names_state: object, files_state: object, target: Target) -> bytes:
-    """Return a digest of names and configuration, and one of the repository's files."""
-    names = (names_state, target.map.text, target.config.prune)
-    digests = (
-        hashlib.sha1(repr(it).encode()).hexdigest().encode()
-        for it in (names, files_state)
-    )
-    return b"-".join(digests)
-
-
-def is_settled(target: Target, look: bytes, *, is_exact: bool = True) -> bool:
-    """Return whether nothing is to do, and no ref is refused.
-
-    Without ``is_exact``, only names have to be the same.
-    """
-    ledger = read_only(target.directory, target.placement)
-    if ledger is None or ledger.intents or ledger.refused:
-        return False
-    if Ledger.url(target.directory) != target.remote.url:
-        return False
-    if is_exact:
-        return ledger.look == look
-    return ledger.look.partition(b"-")[0] == look.partition(b"-")[0]
 
 
 class _ForeignError(Exception):
@@ -243,16 +84,11 @@ class Replication:
             progress,
         )
         self._ledger = Ledger(target.directory, target.placement)
+        self._planner = Planner(target, source, self._ledger, options)
         self._outcomes: dict[bytes, Outcome] = {}
         self._pushes = 0
         self._written = 0
         self._listed: dict[bytes, bytes] | None = None
-        self._leases: dict[bytes, bytes] = {}
-        """Oids that somebody else wrote, of refs that are forced."""
-        self._tried: set[bytes] = set()
-        """Refs that the remote has refused in this run."""
-        self._commits = 0
-        """Commits that the last plan sends, if they are too many for one push."""
         self._unreadable: set[bytes] = set()
         self._earlier: dict[bytes, list[bytes]] = {}
         """Intents of processes that died, whose git may still be at work."""
@@ -286,7 +122,7 @@ class Replication:
             there = self._asked()
         except RemoteFailureError as exc:
             return Result(Status.FAILED, failure=exc)
-        wanted = self._all_wanted()
+        wanted = self._planner.all_wanted()
         written = self._ledger.all_known().keys()
         names = {ref for ref, oid in wanted.items() if oid != there.get(ref, NO_OID)}
         names |= {ref for ref in written - wanted.keys() if ref in there}
@@ -365,8 +201,8 @@ class Replication:
             for name in self._options.forced:
                 ref = self._target.map.target(name)
                 oid = there.get(ref, NO_OID)
-                if oid != self._wanted(ref):
-                    self._leases[ref] = oid
+                if oid != self._planner.wanted(ref):
+                    self._planner.leases[ref] = oid
                 elif not self._options.is_dry:
                     self._ledger.wrote([(ref, oid)])
         self._settle()
@@ -381,6 +217,7 @@ class Replication:
         if there and not (self._options.adopts or is_known):
             raise _ForeignError(sorted(there))
         self._ledger = Ledger(self._target.directory, self._target.placement)
+        self._planner.ledger = self._ledger
         ours = self._ours(there)
         if self._options.is_dry:
             self._ledger.has.update(ours)
@@ -389,7 +226,7 @@ class Replication:
 
     def _ours(self, there: dict[bytes, bytes]) -> dict[bytes, bytes]:
         """Return the refs of the remote that are equal to ours or behind."""
-        wanted = self._all_wanted()
+        wanted = self._planner.all_wanted()
         found = {}
         for ref, oid in there.items():
             new = wanted.get(ref)
@@ -436,7 +273,9 @@ class Replication:
                     self._note(change, _action(change))
             else:
                 foreign.append((ref, self._refusal(ref, _moved(oid))))
-        self._tried |= {ref for ref, _it in foreign} - self._leases.keys()
+        self._planner.tried |= {
+            ref for ref, _it in foreign
+        } - self._planner.leases.keys()
         self._ledger.saw(written)
         self._ledger.refuse(foreign)
 
@@ -446,104 +285,22 @@ class Replication:
         before = self._ledger.refused.get(ref)
         tries = 1 + (before.tries if before else 0)
         return RefRefusal(
-            self._wanted(ref), kind, tries, _next_try(kind, tries), reason
+            self._planner.wanted(ref), kind, tries, _next_try(kind, tries), reason
         )
 
-    def _all_wanted(self) -> dict[bytes, bytes]:
-        """Return all refs that the remote should have."""
-        target = self._target.map.target
-        return {
-            ref: oid
-            for name, oid in self._source.refs.table().items()
-            if (ref := target(name))
-        }
-
-    def _wanted(self, ref: bytes) -> bytes:
-        """Return the oid that a ref of the remote should have, or ``NO_OID``."""
-        found = map(self._source.refs.get, self._target.map.sources(ref))
-        return next(filter(None, found), NO_OID)
-
-    def _clash(self, ref: bytes) -> list[bytes]:
-        """Return the refs of the store that would be ``ref``, if several would."""
-        if self._target.map.is_plain:
-            return []
-        names = {*self._target.map.sources(ref)}
-        names = {name for name in names if self._source.refs.get(name)}
-        return sorted(names) if len(names) > 1 else []
-
-    def _candidates(self) -> set[bytes]:
-        """Return the refs of the remote that may differ from the store."""
-        ledger, mapping = self._ledger, self._target.map
-        if ledger.map.text == mapping.text:
-            names = self._source.refs.differing(ledger.base)
-            refs = {ref for name in names if (ref := mapping.target(name))}
-            refs |= ledger.has.keys() | ledger.refused.keys()
-        else:
-            refs = self._all_wanted().keys() | ledger.all_known().keys()
-            refs |= ledger.refused.keys()
-        refs |= self._leases.keys()
-        if self._options.only is None:
-            return refs
-        sources = mapping.sources
-        return {ref for ref in refs if any(map(self._options.only, sources(ref)))}
-
     def _plan(self) -> list[Change]:
-        """Return the refs to write now."""
-        changes, gone, forgotten, waiting = [], [], [], []
-        now = time.time()
-        for ref in sorted(self._candidates()):
-            new, old = self._wanted(ref), self._ledger.known(ref)
-            if ref in self._leases:
-                old = self._leases[ref]
-            refusal = self._ledger.refused.get(ref)
-            change = Change(ref, old, new)
-            clash = self._clash(ref)
-            if clash and ref not in self._tried:
-                self._refuse_here(change, _clashing(clash))
-            elif new == old and not clash:
-                if refusal:
-                    forgotten.append(ref)
-            elif refusal and not self._is_tried_again(ref, refusal, new, now):
-                waiting.append((change, refusal))
-            elif new == NO_OID:
-                gone.append(change)
-            else:
-                changes.append(change)
-        old_oids = [it.old for it in gone] + [it.old for it, _refusal in waiting]
-        self._unreadable = self._unread(old_oids)
-        prunes = self._options.prunes or self._target.config.prune
-        for change in gone:
-            if prunes or change.old in self._unreadable:
-                changes.append(change)
-            else:
-                self._note(change, Action.KEPT)
-        for change, refusal in waiting:
+        """Return the refs to write now, and note the others."""
+        plan = self._planner.plan()
+        self._unreadable = plan.unreadable
+        for change, names in plan.clashing:
+            self._refuse_here(change, _clashing(names))
+        for change in plan.kept:
+            self._note(change, Action.KEPT)
+        for change, refusal in plan.waiting:
             self._note(change, Action.REFUSED, refusal.reason, refusal.kind)
         if not self._options.is_dry:
-            self._ledger.forget(forgotten)
-        return changes
-
-    def _is_tried_again(
-        self, ref: bytes, refusal: RefRefusal, new: bytes, now: float
-    ) -> bool:
-        if ref in self._tried:
-            return False
-        is_asked = self._options.is_asked or ref in self._leases
-        return is_asked or refusal.wanted != new or refusal.is_due(now)
-
-    def _unread(self, oids: Iterable[bytes]) -> set[bytes]:
-        """Return those of ``oids`` that are not in the store any more."""
-        asked = sorted({*oids} - {NO_OID})
-        if not asked:
-            return set()
-        listing = b"".join(b"%s\n" % oid for oid in asked)
-        done = self._git.run("cat-file", "--batch-check", input=listing)
-        answers = done.stdout.splitlines()
-        return {
-            oid
-            for oid, answer in zip(asked, answers, strict=True)
-            if answer.endswith(b" missing")
-        }
+            self._ledger.forget(plan.forgotten)
+        return plan.changes
 
     def _note(
         self,
@@ -565,7 +322,7 @@ class Replication:
 
     def _refuse_here(self, change: Change, reason: bytes) -> None:
         """Refuse a ref without asking the remote."""
-        self._tried.add(change.ref)
+        self._planner.tried.add(change.ref)
         self._note(change, Action.REFUSED, reason, FailureKind.RULE)
         if not self._options.is_dry:
             refusal = self._refusal(change.ref, reason, FailureKind.RULE)
@@ -610,34 +367,20 @@ class Replication:
 
     def _lower(self) -> bool:
         """Push fewer commits at once from now on; return whether that is possible."""
-        most = min(self._most_commits(), self._commits) // 2
+        most = min(self._planner.most_commits(), self._planner.commits) // 2
         if most < 1:
             return False
         self._ledger.lower(most)
-        self._tried.clear()
+        self._planner.tried.clear()
         return True
-
-    def _most_commits(self) -> int:
-        """Return how many commits may be pushed at once."""
-        most = self._target.config.most_commits
-        return min(most, self._ledger.most_commits or most)
 
     def _push(self, changes: Sequence[Change]) -> bool:
         """Push; return whether the remote refused commits for their number or size."""
-        deleted = [it for it in changes if it.new == NO_OID]
-        moved = {it.ref: it.new for it in changes if it.new != NO_OID}
-        # a name that is a directory of a new one has to go first
-        directories = {it for ref in moved for it in _directories(ref)}
-        below = {it for change in deleted for it in _directories(change.ref)}
-        first = [
-            it
-            for it in deleted
-            if it.ref in directories or (below and _has_new_above(it.ref, moved))
-        ]
+        first, moved, last = ordered(changes)
         is_too_much = False
-        for batch in _batches([it.ref for it in first], _MOST_DELETED):
+        for batch in _batches(first, _MOST_DELETED):
             is_too_much |= self._write(dict.fromkeys(batch, NO_OID))
-        for step in self._steps(moved):
+        for step in self._planner.steps(moved):
             most_tags = self._target.config.most_tags
             tags = [ref for ref in step if most_tags and ref.startswith(TAGS)]
             others = [ref for ref in step if not (most_tags and ref.startswith(TAGS))]
@@ -647,54 +390,16 @@ class Replication:
                 is_too_much |= self._write({ref: step[ref] for ref in batch})
             if is_too_much:
                 return True
-        last = [it.ref for it in deleted if it not in first]
         for batch in _batches(last, _MOST_DELETED):
             is_too_much |= self._write(dict.fromkeys(batch, NO_OID))
         return is_too_much
-
-    def _steps(self, moved: dict[bytes, bytes]) -> Iterator[dict[bytes, bytes]]:
-        """Yield refs to write one after another, so that no push is too large."""
-        self._commits = 0
-        if not moved:
-            return
-        most = self._most_commits()
-        most = min(most, self._most_by_size(most))
-        olds = {self._ledger.known(ref) for ref in moved} - {NO_OID}
-        count = ("--count", f"--max-count={most + 1}")
-        self._commits = int(self._rev_list(count, moved.values(), olds) or 0)
-        if self._commits > most:
-            olds = {*self._ledger.all_known().values()}
-            args = ("--topo-order", "--reverse", "--parents")
-            listed = self._rev_list(args, moved.values(), olds).splitlines()
-            self._commits = len(listed)
-            if self._commits > most:
-                commits = (line.split(b" ") for line in listed)
-                yield from sliced(commits, moved, most)
-                return
-        yield moved
-
-    def _rev_list(
-        self, args: Iterable[str], new: Iterable[bytes], old: Iterable[bytes]
-    ) -> bytes:
-        lines = [*(b"%s\n" % oid for oid in new), *(b"^%s\n" % oid for oid in old)]
-        asked = ("rev-list", "--ignore-missing", *args, "--stdin")
-        return self._git.run(*asked, input=b"".join(lines)).stdout
-
-    def _most_by_size(self, most: int) -> int:
-        """Return how many commits have ``_MOST_BYTES``, by their mean size."""
-        packs = self._source.repository.packs()
-        size = sum(map(self._source.repository.pack_bytes, packs))
-        if size <= _MOST_BYTES:
-            return most
-        commits = int(self._rev_list(("--count",), self._all_wanted().values(), ()))
-        return max(1, commits * _MOST_BYTES // size)
 
     def _write(self, values: dict[bytes, bytes]) -> bool:
         """Push refs in one go; return whether they were too much for the remote."""
         changes = []
         for ref, new in values.items():
-            old = self._leases.get(ref, self._ledger.known(ref))
-            if old != new and ref not in self._tried:
+            old = self._planner.leases.get(ref, self._ledger.known(ref))
+            if old != new and ref not in self._planner.tried:
                 changes.append(Change(ref, old, new))
         halvings = 0
         is_too_much = False
@@ -719,7 +424,7 @@ class Replication:
 
         Refs that were declined together are not noted if that ``may_halve``.
         """
-        changes = [it for it in changes if it.ref not in self._tried]
+        changes = [it for it in changes if it.ref not in self._planner.tried]
         if not changes:
             return False, False
         self._ledger.intend(changes)
@@ -746,7 +451,7 @@ class Replication:
                 written.append((change.ref, change.new))
                 action = Action.FORCED if answer.is_forced else _action(change)
                 self._note(change, action)
-                self._leases.pop(change.ref, None)
+                self._planner.leases.pop(change.ref, None)
             elif is_declined and answer.kind is FailureKind.RULE:
                 # the remote has answered: nothing was written
                 refused.append((change, answer, False))
@@ -760,7 +465,9 @@ class Replication:
             (change.ref, self._refusal(change.ref, answer.reason, answer.kind))
             for change, answer, _is_last in refused
         )
-        self._tried |= {change.ref for change, _answer, is_last in refused if is_last}
+        self._planner.tried |= {
+            change.ref for change, _answer, is_last in refused if is_last
+        }
         if open_refs:
             text = _(b"the remote did not report what it did")
             lost = RemoteFailureError(FailureKind.TRANSIENT, text)
@@ -813,7 +520,7 @@ class Replication:
             refusals.append((outcome.ref, self._refusal(outcome.ref, reason)))
         self._ledger.refuse(refusals)
         self._ledger.wrote(ours)
-        self._tried -= {ref for ref, _oid in ours}
+        self._planner.tried -= {ref for ref, _oid in ours}
         for ref, _oid in ours:
             del self._outcomes[ref]
         return bool(ours)
@@ -842,15 +549,6 @@ def _moved(oid: bytes) -> bytes:
 
 def _clashing(names: Sequence[bytes]) -> bytes:
     return _(b"it would be made of %s") % printable(b" and ".join(names))
-
-
-def _directories(ref: bytes) -> Iterator[bytes]:
-    parts = ref.split(b"/")
-    return (b"/".join(parts[:count]) for count in range(3, len(parts)))
-
-
-def _has_new_above(ref: bytes, moved: dict[bytes, bytes]) -> bool:
-    return any(it in moved for it in _directories(ref))
 
 
 def _batches(refs: Sequence[bytes], most: int) -> Iterator[Sequence[bytes]]:

@@ -16,7 +16,8 @@ from ..records import Record
 from ..terminal import counted
 from . import targets
 from .ledger import Ledger, read_only
-from .replicate import FAILURE, look_of
+from .replicate import FAILURE
+from .source import look_of
 from .transport import FailureKind, kind_of
 
 if TYPE_CHECKING:

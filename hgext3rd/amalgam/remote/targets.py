@@ -11,17 +11,34 @@ from mercurial.i18n import _
 
 from ..config import ReplicaConfig, replicas
 from ..gitstore.export.request import replication_directory
+from ..records import Record
 from ..terminal import printable
 from . import urls
 from .ledger import Ledger
 from .refmap import RefMap
-from .replicate import Target
 from .transport import access_of
 
 if TYPE_CHECKING:
+    from ..files import Directory, Placement
+    from ..gitstore.git.process import Access
     from ..gitstore.store import GitStore
+    from .urls import RemoteUrl
 
 _NAME = re.compile(rb"[A-Za-z0-9_-]+")
+
+
+class Target(Record):
+    """A remote, with all that a replication needs to know of it."""
+
+    name: bytes
+    """As in the configuration; ``RemoteUrl.key`` for others."""
+    remote: RemoteUrl
+    config: ReplicaConfig
+    map: RefMap
+    access: Access
+    directory: Directory
+    """Of its ledger."""
+    placement: Placement
 
 
 def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Target:

@@ -32,14 +32,16 @@ from ..gitstore.store import GitStore
 from ..scratch import scratch
 from . import targets
 from .ledger import read_only
-from .replicate import FAILURE, Options, ReplicaSource, Replication, is_settled
+from .planning import Options
+from .replicate import FAILURE, Replication
+from .source import ReplicaSource, is_settled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from mercurial.interfaces.types import RepoT
 
-    from .replicate import Target
+    from .targets import Target
 
 _DELAY_SECONDS = 1
 """Changes that follow each other within it are pushed together."""
