@@ -6,19 +6,66 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import git, hg, publish_commits
+from testlib.environment import HG, captured, git, hg, publish_commits
 from testlib.mirrors import ids
-from testlib.pushing import Clone, PushServer, pushable
+from testlib.pushing import ON, Clone, PushServer, pushable
 from testlib.randomcommits import EMPTY_TREE, GitObjects, write_object
+from testlib.webserver import serving
 
-from .test_refusals import COMMITS
+from .test_refusals import COMMITS, TREES
 
 pytestmark = pytest.mark.slow
 
-#: Commits of the list of refusals that git's own receive check refuses, too.
+#: Commits that hg-git or git-cinnabar loses, beside those of the list of refusals.
+LOSSES = {
+    "crlf": {"message": b"m\r\nx  \r\n"},
+    "latin1": {"message": b"\xe9 The quick brown fox.\r\n" * 30},
+    "no-end": {"message": b"\n\nm"},
+    "hg-branch": {"message": b"m\n\n--HG--\nbranch : stable\n"},
+    "hg-default": {"message": b"m\n\n--HG--\nbranch : default\n"},
+    "hg-empty": {"message": b"m\n\n--HG--\n"},
+    "hg-extra": {"message": b"m\n\n--HG--\nextra : k : v\n"},
+    "hg-prose": {"message": b"m\n--HG--\nsome prose\n"},
+    "blank-end": {"headers": b"gpgsig a\n b\n \n"},
+    "sha256": {"headers": b"gpgsig-sha256 x\n y\n"},
+    "encoded": {"headers": b"encoding ISO-8859-1\n", "message": b"\xe9\n"},
+    "rename-source": {"headers": b"HG:rename-source hg\n"},
+    "header-extra": {"headers": b"HG:extra k:v\nHG:extra l:%76\nHG:other x\n"},
+    "no-value": {"headers": b"change-id\n odd\n"},
+    "first": {"author": b"A <a@x> 1 +0000\nx-first 1"},
+    "date": {"committer": b"A U <a@x> 13 +0100"},
+    "ten-minutes": {"committer": b"C D <c@d> 5 +0010"},
+    "odd-zone": {"committer": b"C D <c@d> 5 +0545"},
+    "short-zone": {"author": b"A <a@x> 1 +9"},
+    "double-minus": {"author": b"A <a@x> 1 --100"},
+    "no-address": {"author": b"A <> 1 +0000"},
+    "blanks": {"author": b"A < a@x > 1 +0000"},
+    "none": {"author": b"joe <none@none> 1 +0000"},
+    "only-none": {"author": b" <none@none> 1 +0000"},
+    "at-none": {"author": b"a@b <none@none> 1 +0000"},
+    "address": {"author": b"a@x <a@x> 1 +0000"},
+    "ext": {"author": b"joe ext:(%20x) <j@x> 1 +0000"},
+    "odd-ext": {"author": b"joe ext:(%78) <j@x> 1 +0000"},
+    "name-bytes": {"author": b"J\xe9 <a@x> 1 +0000"},
+    "tab": {"author": b"A\t <a@x> 1 +0000"},
+    "two-addresses": {"author": b"A <b> <c@d> 1 +0000"},
+    "plus-0": {"author": b"A U <a@x> 12 +0000"},
+    "twin": {"author": b"A U <a@x> 12 -0000"},
+}
+LOST_TREES: dict[str, list[tuple[bytes, bytes] | tuple[bytes, bytes, str]]] = {
+    "kinds": [(b"100755", b"a"), (b"120000", b"b"), (b"100600", b"c")],
+    "bytes": [(b"100644", b"a\\b"), (b"100644", b"a\xe9")],
+    "tags": [(b"100644", b".hgtags")],
+    "short-git": [(b"100644", b"git~1")],
+    "empty": [(b"40000", b"d", EMPTY_TREE)],
+    "links": [(b"160000", b".git"), (b"160000", b"b")],
+}
+#: What git's own receive check refuses, too, and what Mercurial cannot check out.
 REFUSED = {
     *("no-space", "zeros", "nested", "bracket", "nobody", "no-mail", "long-zone"),
-    *("negative", "overflow", "no-zone", "no-date"),
+    *("negative", "overflow", "no-zone", "no-date", "first", "short-zone"),
+    *("double-minus", "two-addresses", "unsorted", "twice"),
+    *("line-feed", "return", "dot-hg", "dot", "dots", "slash"),
 }
 SIGNED = b"gpgsig -----BEGIN PGP SIGNATURE-----\n \n iQ\n -----END PGP SIGNATURE-----\n"
 
@@ -44,21 +91,48 @@ def test_commits_come_back_from_any_server(
     server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
 ) -> None:
     base = clone.head()
+    given = {name: it for name, (it, _sentence) in COMMITS.items()} | LOSSES
     made = {
-        name: objects.commit(base, **given)  # type: ignore[arg-type]
-        for name, (given, _sentence) in COMMITS.items()
+        name: objects.commit(base, **it)  # type: ignore[arg-type]
+        for name, it in given.items()
     }
+    trees = LOST_TREES | {name: [*it] for name, (it, _sentence) in TREES.items()}
+    for name, entries in trees.items():
+        tree = objects.tree((b"40000", b"dir", objects.tree(*entries)))
+        made[name] = objects.commit(base, tree=tree)
+        back = objects.commit(made[name], tree=EMPTY_TREE)
+        made[f"without-{name}"] = back
+    refused = REFUSED | {f"without-{it}" for it in REFUSED & trees.keys()}
+    mark = b"100644", b"\1"
+    made["mark"] = objects.commit(base, tree=objects.tree(mark))
+    tree = objects.tree(mark, (b"100644", b"copy"))
+    made["copy-of-mark"] = objects.commit(made["mark"], tree=tree)
     made["signed-merge"] = objects.commit(base, made["signed"], headers=SIGNED)
     made["above"] = objects.commit(made["signed-merge"], message=b"plain\n")
     specs = [f"{oid}:refs/heads/{name}" for name, oid in made.items()]
     said = clone.push(*specs).stderr.decode()
-    accepted = {name: oid for name, oid in made.items() if name not in REFUSED}
-    assert {name for name in made if f"-> {name} (commit " in said} == REFUSED
-    there = branches_of(server.clone("again"))
+    accepted = {name: oid for name, oid in made.items() if name not in refused}
+    assert {name for name in made if f"-> {name} (commit " in said} == refused
+    again = server.clone("again")
+    there = branches_of(again)
     assert there.pop("default") in accepted.values()
     assert there == accepted
     assert not git(server.store, "for-each-ref", "refs/cinnabar")
     assert "extras name commits" in server.hg("admin::amalgam")
+    form = "{exact_survivors} {commit_extras} {tree_extras}"
+    survey: list[str | Path] = [
+        HG,
+        "--config=extensions.amalgam=",
+        "git::survey",
+        "-T",
+        form,
+    ]
+    surveyed = captured([*survey, again.root]).stdout
+    counted = [
+        len(server.hg("log", "-r", revset, "-T", "x"))
+        for revset in ("all()", "extra('git.commit')", "extra('git.tree')")
+    ]
+    assert [*map(int, surveyed.split())] == counted
 
     other = tmp_path / "other"
     hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
@@ -175,6 +249,54 @@ def test_trees_come_back_and_mercurial_users_keep_submodules(
     publish_commits(other_root)
     hg(other_root, "git::export")
     assert ids(other_root) == ids(server.root)
+
+
+def test_the_last_submodule_needs_the_option(
+    server: PushServer, clone: Clone, objects: GitObjects
+) -> None:
+    base = clone.head()
+    file = b"100644", b"file0"
+    tree = objects.tree(file, (b"160000", b"sub", "1" * 40))
+    above = objects.commit(base, tree=tree)
+    last = objects.commit(above, tree=objects.tree(file))
+    clone.pushed(f"{above}:refs/heads/sub")
+    with serving(server.root, *ON) as web:
+        done = clone.run("push", web.url, f"{last}:refs/heads/sub")
+        assert b"same commit; ask the operator for amalgam.git.push-ex" in done.stderr
+    clone.pushed(f"{last}:refs/heads/sub")
+    assert branches_of(server.clone("again"))["sub"] == last
+
+
+def test_files_that_mercurial_reads(
+    server: PushServer, clone: Clone, objects: GitObjects
+) -> None:
+    """What stops ``hg update`` is refused, also in a merge; other junk is not."""
+    base = clone.head()
+    junk = write_object(objects.path, "blob", b"[\njunk\n")
+    made = {}
+    for name in ("hgeol", "hgignore", "hgsub", "hgsubstate", "hgtags"):
+        tree = objects.tree((b"100644", b".%s" % name.encode(), junk))
+        made[name] = objects.commit(base, tree=tree)
+    linked = objects.commit(base, tree=objects.tree((b"120000", b".hgsub", junk)))
+    made["link"] = linked
+    side = objects.commit(base, message=b"side\n")
+    tree = objects.tree((b"100644", b".hgsubstate", junk))
+    made["merge"] = objects.commit(side, base, tree=tree)
+    specs = [f"{oid}:refs/heads/{name}" for name, oid in made.items()]
+    said = clone.push(*specs).stderr.decode()
+    refused = {"hgsub", "hgsubstate", "link", "merge"}
+    text = "Mercurial cannot read its subrepositories; git rebase -i -r "
+    for name, oid in made.items():
+        sentence = f"-> {name} (commit {oid[:12]} cannot be pushed: {text}"
+        assert (sentence in said) == (name in refused), said
+    assert f"remote: commit {linked[:12]}: {text[:41]}: .hgsub" in said
+    for name in made.keys() - refused:
+        server.hg("--config=extensions.eol=", "update", "-q", name)
+    server.hg("verify", "-q")
+    server.hg("update", "-q", "hgignore")
+    (server.root / ".hgignore").write_text("")
+    server.hg("commit", "-m", "mended")
+    server.hg("git::export")
 
 
 def test_merges_of_many_parents_are_chains(

@@ -36,7 +36,6 @@ from .graph import NO_COMMIT_GRAPH
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from subprocess import Popen
-    from types import TracebackType
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -55,12 +54,7 @@ class GitProcesses:
         """Begin."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End all processes."""
         self._stack.close()
 
@@ -132,6 +126,11 @@ class RejectReason(Record):
 
 
 _AGAIN = _(b"make the commits again: git rebase -f -r START")
+DIFFERS = RejectReason(
+    b"differs",
+    _(b"its changeset is not exported as the same commit"),
+    _(b"push it with hg, and report this bug of amalgam"),
+)
 FILE_SIZE = RejectReason(
     b"file-size",
     _(b"a file is too large"),
@@ -216,15 +215,16 @@ REASONS = {
     ),
     14: ANCESTOR,
     15: FILE_SIZE,
-    16: RejectReason(
-        b"differs",
-        _(b"its changeset is not exported as the same commit"),
-        _(b"push it with hg, and report this bug of amalgam"),
-    ),
+    16: DIFFERS,
     17: RejectReason(
         b"commit-size",
         _(b"the commit object is larger than 4 MB"),
         _(b"shorten its message: git rebase -i -r START"),
+    ),
+    18: RejectReason(
+        b"subrepositories",
+        _(b"Mercurial cannot read its subrepositories"),
+        _(b"git rebase -i -r START, and there mend .hgsub and .hgsubstate"),
     ),
 }
 
@@ -476,12 +476,18 @@ class PushLimits(Record):
             )
 
     def explained(
-        self, refused: Sequence[Refusal], start: bytes, *, is_exact: bool
+        self,
+        refused: Sequence[Refusal],
+        start: bytes,
+        *,
+        is_exact: bool,
+        has_exact: bool,
     ) -> tuple[list[bytes], PushRefusedError]:
         """Return lines about commits that are refused, and the refusal of a ref.
 
         ``start``: the upstream of a rebase that makes the first of them again.
-        ``is_exact``: the value of ``amalgam.git.push-exact``.
+        ``is_exact``: the value of ``amalgam.git.push-exact``. ``has_exact``: whether
+        commits were pushed with it.
         """
         lines = []
         for it in refused[:_MOST_NAMED]:
@@ -491,8 +497,11 @@ class PushLimits(Record):
         first = refused[0]
         short, text = first.oid[:_SHORT], self._text(first)
         remedy = first.reason.remedy.replace(b"START", start)
-        if first.reason.is_lossy and not is_exact:
-            remedy += _(b"; or ask the operator for amalgam.git.push-exact = yes")
+        option = _(b"ask the operator for amalgam.git.push-exact = yes")
+        if first.reason == DIFFERS and has_exact and not is_exact:
+            remedy = option  # it removes a submodule, or the like
+        elif first.reason.is_lossy and not is_exact:
+            remedy += _(b"; or ") + option
         if len(refused) == 1:
             refusal = PushRefusedError(
                 _(b"commit %s cannot be pushed: %s; %s") % (short, text, remedy)

@@ -446,8 +446,12 @@ class PushRun:
     def _explained(self, refused: Sequence[Refusal], graph: PushGraph) -> bytes:
         """Describe refused commits to the pusher; return the sentence for a ref."""
         start = self._upstream(refused[0].oid, graph)
-        is_exact = self._config.is_exact
-        lines, refusal = self._push.limits.explained(refused, start, is_exact=is_exact)
+        lines, refusal = self._push.limits.explained(
+            refused,
+            start,
+            is_exact=self._config.is_exact,
+            has_exact=self._push.store.docket().is_exact,
+        )
         self._said += [line for line in lines if line not in self._said]
         return refusal.sentence
 

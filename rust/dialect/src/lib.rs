@@ -10,6 +10,7 @@ pub mod hggit;
 mod imported;
 pub mod names;
 mod reason;
+pub mod subrepositories;
 
 use gitpack::Oid;
 use gitpack::tree::Mode;
@@ -301,4 +302,31 @@ pub struct JudgedCommit<'a> {
     pub parents: Vec<Oid>,
     /// Reason to refuse the commit object itself, with the bytes that cause it.
     pub refused: Option<(Reason, &'a [u8])>,
+}
+
+impl<'a> JudgedCommit<'a> {
+    /// Reads the first lines of a commit object of `len` bytes, and returns the values of author
+    /// and committer.
+    fn read(
+        &mut self,
+        len: usize,
+        lines: &mut impl Iterator<Item = &'a [u8]>,
+    ) -> Result<[&'a [u8]; 2], reason::RefusedFor<'a>> {
+        let malformed = |line: &'a [u8]| (Reason::MalformedCommit, line);
+        let oid = |digits: &[u8]| Some(Oid::from_bytes(*Node::from_hex(digits)?.as_bytes()));
+        let mut line = lines.next().unwrap_or_default();
+        self.tree = Some(line.strip_prefix(b"tree ").and_then(oid).ok_or(malformed(line))?);
+        line = lines.next().unwrap_or_default();
+        while let Some(digits) = line.strip_prefix(b"parent ") {
+            self.parents.push(oid(digits).ok_or(malformed(line))?);
+            line = lines.next().unwrap_or_default();
+        }
+        if len > MOST_COMMIT_BYTES {
+            return Err((Reason::CommitSize, b""));
+        }
+        let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
+        line = lines.next().unwrap_or_default();
+        let committer = line.strip_prefix(b"committer ").ok_or(malformed(line))?;
+        Ok([author, committer])
+    }
 }

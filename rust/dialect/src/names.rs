@@ -43,12 +43,16 @@ pub fn hg_refuses_in_root(name: &[u8]) -> bool {
     folded(name).is_empty()
 }
 
+/// Whether paths with this entry of a tree lead elsewhere.
+#[must_use]
+pub fn is_no_component(name: &[u8]) -> bool {
+    matches!(name, b"" | b"." | b"..") || memchr::memchr(b'/', name).is_some()
+}
+
 /// Whether git refuses a tree with this entry.
 #[must_use]
 pub fn git_refuses(name: &[u8]) -> bool {
-    name.is_empty()
-        || matches!(name, b"." | b"..")
-        || memchr::memchr(b'/', name).is_some()
+    is_no_component(name)
         || is_dot_git_on_hfs(name)
         || name.split(|&byte| byte == b'\\').any(is_dot_git_on_ntfs)
 }

@@ -1,5 +1,8 @@
 //! Reasons to refuse commits.
 
+/// Reason to refuse a commit, with the bytes that cause it.
+pub(crate) type RefusedFor<'a> = (Reason, &'a [u8]);
+
 /// Reason to refuse a commit.
 ///
 /// The reasons are checked in this order, except for `CommitSize`, and the first one counts. The
@@ -42,11 +45,13 @@ pub enum Reason {
     Differs = 16,
     /// Commit object longer than 4 MiB. Checked first: the rest of the commit is not read.
     CommitSize = 17,
+    /// `.hgsub` or `.hgsubstate` that Mercurial cannot read. Only a conversion finds it.
+    Subrepositories = 18,
 }
 
 impl Reason {
     /// All reasons, in order.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MalformedCommit,
         Self::Signature,
         Self::Encoding,
@@ -64,6 +69,7 @@ impl Reason {
         Self::FileSize,
         Self::Differs,
         Self::CommitSize,
+        Self::Subrepositories,
     ];
 }
 

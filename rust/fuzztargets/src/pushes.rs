@@ -1,7 +1,9 @@
 //! Output of `git cat-file` for pushed commits and trees.
 
+use std::convert::Infallible;
 use std::io;
 
+use dialect::exact::tree::{TreeStore, TreeValue, edited};
 use dialect::{ChangesetInput, Cinnabar, Dialect, ExactCommit, JudgedCommit, Reason, exact};
 use git2hg::judge::tree;
 use git2hg::survey;
@@ -35,6 +37,33 @@ pub(crate) fn exact_commit(input: &[u8]) {
     let back = exact::commit(&changeset, (tree, &parents), Cinnabar::stands_for, |_| oid);
     assert_eq!(back.is_some(), exact::has_commit(&changeset));
     assert!(back.is_none_or(|(_, content)| content == input));
+}
+
+/// A changeset with edits of trees, and a tree that is each tree of its first parent.
+pub(crate) fn exact_tree(input: &[u8]) {
+    let (text, content) = cut(input);
+    let Ok(changeset) = Changeset::parse(text) else { return };
+    let Some(value) = TreeValue::of(&changeset) else { return };
+    let stored = value.stored().expect("is as short as it was");
+    assert_eq!(
+        changeset.extras().filter(|(key, _)| *key == exact::TREE).last(),
+        Some((exact::TREE, &*stored))
+    );
+    let _ = edited(&mut OneTree(content), Some(value.root), &[], Some(&value.edits));
+}
+
+struct OneTree<'a>(&'a [u8]);
+
+impl TreeStore for OneTree<'_> {
+    type Error = Infallible;
+
+    fn read(&mut self, _path: &[u8], _oid: Oid) -> Result<Vec<u8>, Infallible> {
+        Ok(self.0.to_vec())
+    }
+
+    fn write(&mut self, _content: Vec<u8>) -> Oid {
+        Oid::from_bytes([1; 20])
+    }
 }
 
 /// A tree object. Each finding names one of its entries.

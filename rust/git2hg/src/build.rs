@@ -23,7 +23,7 @@ use std::sync::Arc;
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
 use dialect::exact::Octopus;
 use dialect::exact::tree::{TreeValue, edits_between};
-use dialect::{ChangesetInput, CopyRule, ExactCommit};
+use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, subrepositories};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::hex::hex;
@@ -53,9 +53,11 @@ const MOST_HASHED: usize = 1 << 20;
 /// Result of applying a commit.
 pub(crate) enum Applied {
     Made(MadeManifest),
-    /// A file is too long; its path.
-    TooLong(Box<[u8]>),
+    Refused(RefusedFile),
 }
+
+/// Reason to refuse a commit for a file, with its path.
+pub(crate) type RefusedFile = (Reason, Box<[u8]>);
 
 /// Manifest of a changeset, and the paths that the changeset lists.
 pub(crate) struct MadeManifest {
@@ -226,7 +228,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.contents = Some(contents);
     }
 
-    /// Makes the changeset of a commit, or returns the path of a file that is too long.
+    /// Makes the changeset of a commit, or refuses it for a file.
     ///
     /// # Errors
     ///
@@ -235,9 +237,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         &mut self,
         commit: &WindowCommit,
         changes: &CommitChanges,
-    ) -> Result<Option<Box<[u8]>>> {
+    ) -> Result<Option<RefusedFile>> {
         if let CommitChanges::First(changes) = changes {
-            return self.commit(commit, changes);
+            return Ok(self.commit(commit, changes)?.map(|path| (Reason::FileSize, path)));
         }
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
@@ -254,23 +256,23 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let part = if at == 0 { Octopus::Done } else { Octopus::Link };
             match self.step(commit, (&pair, branch.clone()), changes, Some(part))? {
                 Ok(made) => merged = Some(made),
-                Err(path) => return Ok(Some(path)),
+                Err(refused) => return Ok(Some(refused)),
             }
         }
         Ok(None)
     }
 
-    /// Makes a changeset, or returns the path of a file that is too long.
+    /// Makes a changeset, or refuses its commit for a file.
     fn step(
         &mut self,
         commit: &WindowCommit,
         (parents, branch): (&[Converted], Option<Arc<[u8]>>),
         changes: &CommitChanges,
         octopus: Option<Octopus>,
-    ) -> Result<std::result::Result<Converted, Box<[u8]>>> {
+    ) -> Result<std::result::Result<Converted, RefusedFile>> {
         let tree = commit.tree_or_empty();
         let made = match self.apply(tree, parents, changes)? {
-            Applied::TooLong(path) => return Ok(Err(path)),
+            Applied::Refused(refused) => return Ok(Err(refused)),
             Applied::Made(made) => made,
         };
         let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
@@ -423,12 +425,17 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let node = match old_node {
                 Some(node) if change.own_blob().is_none() => node,
                 _ => {
-                    let Some(content) = self.next_content(*blob)? else {
-                        return Ok(Applied::TooLong(path.clone()));
+                    let content = self.next_content(*blob)?;
+                    let content = match accepted(path, content) {
+                        Ok(content) => content,
+                        Err(reason) => return Ok(Applied::Refused((reason, path.clone()))),
                     };
                     let text = match copies.get(path) {
-                        Some(source) => self.copied(source, node_of(source)?, &content)?,
-                        None => self.escaped(content)?,
+                        // in a text, its end would be that of the metadata
+                        Some(source) if !source.ends_with(&MARK[..1]) => {
+                            self.copied(source, node_of(source)?, &content)?
+                        }
+                        _ => self.escaped(content)?,
                     };
                     let parents = [old_node.unwrap_or(Node::NULL), Node::NULL];
                     waiting.add(edits.len(), NewText { path, parents, text, content: None });
@@ -487,4 +494,11 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         text.extend_from_slice(content)?;
         Ok(text)
     }
+}
+
+/// Content of a file, `None` if it is too long; or the reason to refuse it.
+fn accepted(path: &[u8], content: Option<Buffer>) -> std::result::Result<Buffer, Reason> {
+    let content = content.ok_or(Reason::FileSize)?;
+    let are_readable = subrepositories::are_readable(path, &content);
+    if are_readable { Ok(content) } else { Err(Reason::Subrepositories) }
 }

@@ -142,8 +142,8 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
                     break;
                 }
-                if let Some(path) = self.builder.add(commit, &changes)? {
-                    let refused = Some((Reason::FileSize, &*path));
+                if let Some((reason, path)) = self.builder.add(commit, &changes)? {
+                    let refused = Some((reason, &*path));
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
                     break;
                 }

@@ -10,7 +10,8 @@ use revlog::{Changeset, Node};
 use super::commit;
 use super::identity::read_back;
 use crate::exact::{self, CommitFields, Octopus, commit_value};
-use crate::{ChangesetInput, ExactCommit, JudgedCommit, MOST_COMMIT_BYTES, MOST_PARENTS, Reason};
+use crate::reason::RefusedFor;
+use crate::{ChangesetInput, ExactCommit, JudgedCommit, MOST_PARENTS, Reason};
 
 /// Parts of a commit that its changeset stores, beside tree and parents.
 #[derive(Clone, Copy, Debug)]
@@ -125,31 +126,14 @@ pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
     judged
 }
 
-type Refusal<'a> = (Reason, &'a [u8]);
-
-fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), Refusal<'a>> {
+fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), RefusedFor<'a>> {
     let end = memchr::memmem::find(content, b"\n\n");
     let head = &content[..end.unwrap_or(content.len())];
     let mut lines = head.split(|&byte| byte == b'\n');
-    let malformed = |line: &'a [u8]| (Reason::MalformedCommit, line);
-
-    let mut line = lines.next().unwrap_or_default();
-    let tree = line.strip_prefix(b"tree ").and_then(oid).ok_or(malformed(line))?;
-    judged.tree = Some(tree);
-    line = lines.next().unwrap_or_default();
-    while let Some(digits) = line.strip_prefix(b"parent ") {
-        judged.parents.push(oid(digits).ok_or(malformed(line))?);
-        line = lines.next().unwrap_or_default();
-    }
-    if content.len() > MOST_COMMIT_BYTES {
-        return Err((Reason::CommitSize, b""));
-    }
-    let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
-    line = lines.next().unwrap_or_default();
-    let committer = line.strip_prefix(b"committer ").ok_or(malformed(line))?;
-    let Some(end) = end else { return Err(malformed(b"")) };
+    let [author, committer] = judged.read(content.len(), &mut lines)?;
+    let Some(end) = end else { return Err((Reason::MalformedCommit, b"")) };
     if memchr::memchr(0, head).is_some() {
-        return Err(malformed(head));
+        return Err((Reason::MalformedCommit, head));
     }
     // continuation lines of a header begin with a space
     let others = lines.filter(|line| !line.starts_with(b" "));
@@ -167,11 +151,11 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
     if author != committer && committer.contains(&b'\\') {
         return Err((Reason::Backslash, committer));
     }
-    comes_back(content, tree, &judged.parents, [author, committer], &content[end + 2..])
+    comes_back(content, judged, [author, committer], &content[end + 2..])
 }
 
 /// Reason to refuse a commit with this header.
-fn header(line: &[u8]) -> Refusal<'_> {
+fn header(line: &[u8]) -> RefusedFor<'_> {
     let name = line.split(|&byte| byte == b' ').next().unwrap_or_default();
     let reason = match name {
         b"gpgsig" | b"gpgsig-sha256" => Reason::Signature,
@@ -180,10 +164,6 @@ fn header(line: &[u8]) -> Refusal<'_> {
         _ => Reason::Header,
     };
     (reason, if reason == Reason::Encoding { line } else { name })
-}
-
-fn oid(digits: &[u8]) -> Option<Oid> {
-    Node::from_hex(digits).map(|node| Oid::from_bytes(*node.as_bytes()))
 }
 
 /// Returns whether a value ends in a date in the form of git, `SECONDS +hhmm`.
@@ -209,11 +189,10 @@ fn is_zone(zone: &[u8]) -> bool {
 /// Converts the commit to a changeset and back, and compares the two commits.
 fn comes_back<'a>(
     content: &[u8],
-    tree: Oid,
-    parents: &[Oid],
+    judged: &JudgedCommit<'_>,
     [author, committer]: [&'a [u8]; 2],
     message: &[u8],
-) -> Result<(), Refusal<'a>> {
+) -> Result<(), RefusedFor<'a>> {
     let parts = CommitParts { author, committer, message };
     let made = ChangesetInput { manifest: Node::NULL, branch: None, files: &[], exact: None };
     let text = parts.changeset(&made);
@@ -221,7 +200,8 @@ fn comes_back<'a>(
     let text = text.ok_or((Reason::Identity, odd.unwrap_or(author)))?;
     let changeset = Changeset::parse(&text).map_err(|_| (Reason::Identity, author))?;
     let mut again = Vec::with_capacity(content.len());
-    commit::write(&mut again, tree, parents.iter().copied(), &changeset);
+    let tree = judged.tree.unwrap_or(Oid::EMPTY_TREE);
+    commit::write(&mut again, tree, judged.parents.iter().copied(), &changeset);
     if again == content {
         return Ok(());
     }
@@ -248,6 +228,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::MOST_COMMIT_BYTES;
 
     const TREE: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n";
     const PLAIN: &str = "A U <a@x> 12 +0100";

@@ -16,7 +16,7 @@ pub fn push_difference(out: &mut Vec<u8>, base: &[u8], target: &[u8]) {
 /// Appends the target of a difference to `out`; `None` if it does not fit `base`.
 pub fn apply(out: &mut Vec<u8>, base: &[u8], difference: &[u8]) -> Option<()> {
     let mut parts = difference.splitn(3, |&byte| byte == b' ');
-    let (start, end) = (length(parts.next()?)?, length(parts.next()?)?);
+    let (start, end) = (number(parts.next()?)?, number(parts.next()?)?);
     let between = parts.next()?;
     let rest = base.get(start..)?;
     let end = rest.get(rest.len().checked_sub(end)?..)?;
@@ -26,8 +26,8 @@ pub fn apply(out: &mut Vec<u8>, base: &[u8], difference: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// A length without leading zeros.
-fn length(digits: &[u8]) -> Option<usize> {
+/// A number without leading zeros.
+pub fn number(digits: &[u8]) -> Option<usize> {
     let is_plain =
         digits == b"0" || digits.first().is_some_and(|first| (b'1'..=b'9').contains(first));
     std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()

@@ -1,13 +1,9 @@
 //! Commit objects that git's own receive check accepts: `fsck_commit` in its `fsck.c`.
 
-use gitpack::Oid;
-use revlog::Node;
-
 use super::CommitFields;
 use super::octopus::MOST_LINKED;
-use crate::{JudgedCommit, MOST_COMMIT_BYTES, Reason};
-
-type Refusal<'a> = (Reason, &'a [u8]);
+use crate::reason::RefusedFor;
+use crate::{JudgedCommit, Reason};
 
 /// Judges a commit object whose changeset has the extras of this module.
 #[must_use]
@@ -17,25 +13,12 @@ pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
     judged
 }
 
-fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), Refusal<'a>> {
-    let malformed = |line: &'a [u8]| (Reason::MalformedCommit, line);
+fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), RefusedFor<'a>> {
     let fields = CommitFields::of(content);
     let mut lines = fields.head.split(|&byte| byte == b'\n');
-    let mut line = lines.next().unwrap_or_default();
-    judged.tree = Some(line.strip_prefix(b"tree ").and_then(oid).ok_or(malformed(line))?);
-    line = lines.next().unwrap_or_default();
-    while let Some(digits) = line.strip_prefix(b"parent ") {
-        judged.parents.push(oid(digits).ok_or(malformed(line))?);
-        line = lines.next().unwrap_or_default();
-    }
-    if content.len() > MOST_COMMIT_BYTES {
-        return Err((Reason::CommitSize, b""));
-    }
-    let author = line.strip_prefix(b"author ").ok_or(malformed(line))?;
-    line = lines.next().unwrap_or_default();
-    let committer = line.strip_prefix(b"committer ").ok_or(malformed(line))?;
+    let [author, committer] = judged.read(content.len(), &mut lines)?;
     if !fields.is_ended || memchr::memchr(0, fields.head).is_some() {
-        return Err(malformed(b""));
+        return Err((Reason::MalformedCommit, b""));
     }
     check_identity(author)?;
     check_identity(committer)?;
@@ -45,12 +28,8 @@ fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), R
     Ok(())
 }
 
-fn oid(digits: &[u8]) -> Option<Oid> {
-    Node::from_hex(digits).map(|node| Oid::from_bytes(*node.as_bytes()))
-}
-
 /// `fsck_ident`: `NAME SP <MAIL> SP SECONDS SP ZONE`.
-fn check_identity(value: &[u8]) -> Result<(), Refusal<'_>> {
+fn check_identity(value: &[u8]) -> Result<(), RefusedFor<'_>> {
     let bracket = |bytes: &[u8]| memchr::memchr2(b'<', b'>', bytes).unwrap_or(bytes.len());
     let (identity, date) = ((Reason::Identity, value), (Reason::Date, value));
     let (name, rest) = value.split_at(bracket(value));
@@ -72,6 +51,7 @@ fn check_identity(value: &[u8]) -> Result<(), Refusal<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MOST_COMMIT_BYTES;
 
     const TREE: &str = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n";
     const PLAIN: &str = "A U <a@x> 12 +0100";

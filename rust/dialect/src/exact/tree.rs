@@ -4,6 +4,7 @@
 //! manifest to the other. So submodules and odd modes stay until something changes them. The extra
 //! has edits of directories, for the rest.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitpack::Oid;
@@ -13,9 +14,10 @@ use revlog::manifest::{Flag, MAX_DEPTH};
 use revlog::{Changeset, Node};
 
 use super::TREE;
+use super::difference::number;
 use super::escape::{escape, unescape};
 use crate::MOST_COMMIT_BYTES;
-use crate::names::git_refuses;
+use crate::names::is_no_component;
 
 /// Version of the format.
 const VERSION: &[u8] = b"1 ";
@@ -25,6 +27,8 @@ const HEX_LEN: usize = 40;
 const REMOVAL: &[u8] = b"0";
 /// Longest mode, in digits.
 const MOST_DIGITS: usize = 8;
+/// Most directories with edits, and directories above them: few bytes can name many.
+const MOST_DIRECTORIES: usize = 1 << 16;
 const DIRECTORY: &[u8] = b"40000";
 
 /// Kind of a tree entry, as git reads its mode.
@@ -192,7 +196,7 @@ impl Entries {
             (Some(before), kind) => before == kind && self.0.get(name)?.1 == *oid,
             (None, _) => false,
         };
-        if !fits || git_refuses(name) {
+        if !fits || is_no_component(name) {
             return None;
         }
         self.0.insert(name.clone(), (mode.clone(), *oid));
@@ -242,6 +246,11 @@ impl DirectoryEdits {
         self.edits.is_empty() && self.below.is_empty()
     }
 
+    /// Number of directories below this one.
+    fn count(&self) -> usize {
+        self.below.values().map(|below| 1 + below.count()).sum()
+    }
+
     fn push(&self, path: &mut Vec<u8>, value: &mut Vec<u8>) {
         if !self.edits.is_empty() {
             value.extend_from_slice(path);
@@ -272,14 +281,15 @@ pub struct TreeValue {
 }
 
 impl TreeValue {
-    /// Stored value; `None` if it is too long.
+    /// Stored value; `None` if it is too long, or has too many directories.
     #[must_use]
     pub fn stored(&self) -> Option<Vec<u8>> {
         let mut value = VERSION.to_vec();
         value.extend_from_slice(&hex(self.root.as_bytes()));
         value.push(b' ');
         self.edits.push(&mut Vec::new(), &mut value);
-        (value.len() <= MOST_COMMIT_BYTES).then(|| escape(&value))
+        let is_small = value.len() <= MOST_COMMIT_BYTES && self.edits.count() <= MOST_DIRECTORIES;
+        is_small.then(|| escape(&value))
     }
 
     /// Whether a changeset may have a value.
@@ -302,18 +312,23 @@ impl TreeValue {
         let (digits, rest) = value.strip_prefix(VERSION)?.split_at_checked(HEX_LEN)?;
         let root = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
         let mut rest = rest.strip_prefix(b" ")?;
-        let mut edits = DirectoryEdits::default();
+        let (mut edits, mut left) = (DirectoryEdits::default(), MOST_DIRECTORIES);
+        let mut before: Option<&[u8]> = None;
         while !rest.is_empty() {
             let (path, after) = rest.split_at_checked(memchr::memchr(0, rest)?)?;
             let (count, after) = after[1..].split_at_checked(memchr::memchr(b' ', &after[1..])?)?;
-            let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
+            let count = number(count).filter(|count| *count > 0)?;
             rest = &after[1..];
-            let directory = edits.at(path)?;
-            if count == 0 || !directory.edits.is_empty() {
+            if before.is_some_and(|before| names(before).ge(names(path))) {
                 return None;
             }
+            before = Some(path);
+            let directory = edits.at(path, &mut left)?;
             for _edit in 0..count {
                 let (mode, name, oid, after) = first_entry(rest)?;
+                if directory.edits.last().is_some_and(|last| &*last.name >= name) {
+                    return None;
+                }
                 directory.edits.push(ExtraEdit { mode: mode.into(), name: name.into(), oid });
                 rest = after;
             }
@@ -323,8 +338,9 @@ impl TreeValue {
 }
 
 impl DirectoryEdits {
-    /// The directory with this path, which is added. `None` if it is too deep.
-    fn at(&mut self, path: &[u8]) -> Option<&mut Self> {
+    /// The directory with this path, which is added. `None` if it is too deep, or more than `left`
+    /// are added.
+    fn at(&mut self, path: &[u8], left: &mut usize) -> Option<&mut Self> {
         let mut at = self;
         if path.is_empty() {
             return Some(at);
@@ -332,14 +348,25 @@ impl DirectoryEdits {
         if memchr::memchr_iter(b'/', path).count() >= MAX_DEPTH {
             return None;
         }
-        for name in path.split(|&byte| byte == b'/') {
-            if git_refuses(name) {
+        for name in names(path) {
+            if is_no_component(name) {
                 return None;
             }
-            at = at.below.entry(name.into()).or_default();
+            at = match at.below.entry(name.into()) {
+                Entry::Occupied(below) => below.into_mut(),
+                Entry::Vacant(below) => {
+                    *left = left.checked_sub(1)?;
+                    below.insert(Self::default())
+                }
+            };
         }
         Some(at)
     }
+}
+
+/// Components of a path.
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&byte| byte == b'/')
 }
 
 /// Reason that a tree cannot be made.
@@ -621,7 +648,7 @@ mod tests {
             for (path, name, mode, id) in forged {
                 let (mode, oid) = (modes[mode].as_bytes().into(), Oid::from_bytes([id; 20]));
                 let name = name.as_bytes().into();
-                edits.at(path.as_bytes()).expect("is short").edits.push(ExtraEdit { mode, name, oid });
+                edits.at(path.as_bytes(), &mut 99).expect("is short").edits.push(ExtraEdit { mode, name, oid });
             }
             if let Ok(Some(new)) = edited(&mut store, Some(old), &[], Some(&edits)) {
                 prop_assert_eq!(changes(&store, old, new), Changes::new());

@@ -14,7 +14,7 @@ use crate::build::ancestry::{Contested, heads};
 use crate::build::files::NewText;
 use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
 use crate::build::manifests::Number;
-use crate::build::{Applied, ChangesetBuilder, Converted, MadeManifest};
+use crate::build::{Applied, ChangesetBuilder, Converted, MadeManifest, accepted};
 use crate::error::Result;
 use crate::read::diff::MergedPath;
 use crate::read::trees::{FileEntry, tree_files};
@@ -114,9 +114,12 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
                     } else {
                         late.next(self.room(), self.most_bytes)?
                     };
-                    let Some(content) = content else {
-                        late.pass_over()?;
-                        return Ok(Applied::TooLong(path.into()));
+                    let content = match accepted(path, content) {
+                        Ok(content) => content,
+                        Err(reason) => {
+                            late.pass_over()?;
+                            return Ok(Applied::Refused((reason, path.into())));
+                        }
                     };
                     let text = self.escaped(content)?;
                     let [p1, p2] = parents;

@@ -122,11 +122,11 @@ fn walk<'a>(
         if !is_in_order
             || before.is_some_and(|before| files.has(before, (name, is_directory)))
             || oid.as_bytes() == &[0; 20]
-            || names::git_refuses(name)
+            || !is_exact && names::git_refuses(name)
         {
             report(Found::Reason(Reason::MalformedTree, name));
         }
-        if names::hg_refuses(name) {
+        if names::hg_refuses(name) || names::is_no_component(name) {
             report(Found::Reason(Reason::Path, name));
         } else if names::hg_refuses_in_root(name) {
             report(Found::RootName(name));

@@ -105,7 +105,9 @@ impl<'a> ManifestTrees<'a> {
         let mut store = PushedTrees(trees);
         let by_extra = match value {
             Some(value) => match tree::edited(&mut store, before.1, &edits, Some(&value.edits)) {
-                Ok(made) => made.filter(|made| *made == value.root),
+                Ok(made) => {
+                    Some(made.unwrap_or(Oid::EMPTY_TREE)).filter(|made| *made == value.root)
+                }
                 Err(TreeProblem::Unfit) => None,
                 Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
             },
