@@ -167,6 +167,12 @@ clients: local $(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH) $(CLIENTS)/go-git-$(GO_GIT
 # a built checkout, and directories of repositories
 BASE =
 GIVEN =
+.PHONY: oracle-travels
+oracle-travels: local ## push whole git repositories with amalgam.git.push-exact, and fetch them elsewhere; GIVEN="DIR ...", CLIENTS="HG ...": stock hg, too
+	@cd tests && $(BIN)/python3 -m oracle.travels --json "$$TREE"/build/oracle-travels.json \
+	  $(foreach it,$(CLIENTS),--client $(call absolute,$(it))) \
+	  $(foreach it,$(GIVEN),$(call absolute,$(it)))
+
 .PHONY: fingerprints
 fingerprints: local ## compare files, bundles, answers and pushes of two builds, byte by byte; BASE=DIR: a built checkout; CORPORA=DIR, GIVEN="DIR ..."
 	@$(if $(BASE),,echo 'which build is the base? make fingerprints BASE=DIR' >&2; exit 2)

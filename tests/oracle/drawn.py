@@ -28,6 +28,8 @@ from testlib import roundtrip
 from testlib.environment import HG, captured, git
 from testlib.gitgrammar import Drawn, Entry, Grown, Verdict, draw_commits, judge
 
+from .shrinking import smallest
+
 _BATCH = 400
 _TRIALS = 80
 _SHRUNK = 3
@@ -200,6 +202,7 @@ REASONS: dict[str, Callable[[Drawn, list[Entry], list[bytes]], bool]] = {
 }
 _OCTOPUS = "the commit has more than two parents"
 _PATH = "Mercurial refuses a path"
+_SUBREPOSITORIES = "Mercurial cannot read its subrepositories"
 _SUBJECT = re.compile(r"commit ([0-9a-f]{12,40}) cannot be pushed: (.*)")
 
 
@@ -217,10 +220,18 @@ def wrongs(
         reason = match[2]
         entries = [*_entries(made.trees[bad])]
         paths = made.paths(bad)
-        if mode.is_lossless:
-            if not (
-                reason.startswith(_PATH) and any(map(roundtrip.is_no_path_of_hg, paths))
-            ):
+        if reason.startswith(_SUBREPOSITORIES):
+            files = {
+                it.name: it.child
+                for it in made.trees[bad]
+                if isinstance(it.child, bytes)
+            }
+            if not roundtrip.has_unreadable_subrepositories(files):
+                yield f"{oid} is refused: {reason}"
+        elif mode.is_lossless:
+            names = {b"/" in entry.name for entry in entries}
+            is_protection = True in names or any(map(roundtrip.is_no_path_of_hg, paths))
+            if not (reason.startswith(_PATH) and is_protection):
                 yield f"{oid} is refused: {reason}"
         elif reason.startswith(_OCTOPUS):
             if len(made.parents[bad]) < 3:
@@ -246,38 +257,6 @@ def problems_of(
 
 
 # the smallest example
-
-
-def shrunk(history: History, is_bad: Callable[[History], bool]) -> History:
-    """Return a smaller history that ``is_bad``, as the given one is."""
-    left = _TRIALS
-    best = history
-
-    def improves(candidate: History) -> bool:
-        nonlocal left, best
-        if left <= 0:
-            return False
-        left -= 1
-        if not is_bad(candidate):
-            return False
-        best = candidate
-        return True
-
-    size = len(best) // 2
-    while size:
-        at = 0
-        while at < len(best):
-            if not improves(_without(best, at, at + size)):
-                at += size
-        size //= 2
-    for at in range(len(best)):
-        again = True
-        while again and left:
-            again = any(
-                improves([*best[:at], step, *best[at + 1 :]])
-                for step in _simpler(best[at])
-            )
-    return best
 
 
 def _without(history: History, first: int, end: int) -> History:
@@ -411,7 +390,7 @@ class _Run:
         def is_bad(trial: History) -> bool:
             return bool(problems_of(trial, mode, self._place(), client)[1])
 
-        small = shrunk(history, is_bad)
+        small = smallest(history, is_bad, _simpler, _without, _TRIALS)
         place = self._place()
         wrong = problems_of(small, mode, place, client)[1]
         text = script(place / "drawn.git", grown(place / "again.git", small)[0].oids)

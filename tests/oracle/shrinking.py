@@ -7,17 +7,43 @@ on both sides, so trials are counted.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
-from testlib.oddstore import Step
+from testlib import oddstore
+
+Step = TypeVar("Step")
 
 _TRIALS = 200
 
 
 def shrink(
-    steps: Sequence[Step], is_bad: Callable[[list[Step]], bool], trials: int = _TRIALS
-) -> list[Step]:
+    steps: Sequence[oddstore.Step],
+    is_bad: Callable[[list[oddstore.Step]], bool],
+    trials: int = _TRIALS,
+) -> list[oddstore.Step]:
     """Return a part of ``steps`` that ``is_bad``, which ``steps`` is; in few trials."""
+    return smallest(
+        steps,
+        is_bad,
+        _simpler,
+        lambda steps, first, end: steps[:first] + steps[end:],
+        trials,
+    )
+
+
+def smallest(
+    steps: Sequence[Step],
+    is_bad: Callable[[list[Step]], bool],
+    simpler: Callable[[Step], Iterable[Step]],
+    without: Callable[[list[Step], int, int], list[Step]],
+    trials: int,
+) -> list[Step]:
+    """Return fewer and simpler ``steps`` that ``is_bad``, in so many trials.
+
+    ``without`` leaves out the steps from one place to another, ``simpler`` returns what
+    a step is with one thing less.
+    """
     best = list(steps)
     left = trials
 
@@ -35,21 +61,21 @@ def shrink(
     while size:
         at = 0
         while at < len(best):
-            if not improves(best[:at] + best[at + size :]):
+            if not improves(without(best, at, at + size)):
                 at += size
         size //= 2
     simplified = True
     while simplified and left > 0:
         simplified = False
         for at in range(len(best)):
-            for simpler in _simpler(best[at]):
-                if improves([*best[:at], simpler, *best[at + 1 :]]):
+            for step in simpler(best[at]):
+                if improves([*best[:at], step, *best[at + 1 :]]):
                     simplified = True
                     break
     return best
 
 
-def _simpler(step: Step) -> Iterator[Step]:
+def _simpler(step: oddstore.Step) -> Iterator[oddstore.Step]:
     """``step`` with one thing less, one after the other."""
     if len(step.edits) > 1:
         yield dataclasses.replace(step, edits=step.edits[: len(step.edits) // 2])
@@ -57,8 +83,8 @@ def _simpler(step: Step) -> Iterator[Step]:
     for at in range(len(step.edits)):
         edits = step.edits[:at] + step.edits[at + 1 :]
         yield dataclasses.replace(step, edits=edits)
-    plain = Step(step.key)
-    for field in dataclasses.fields(Step):
+    plain = oddstore.Step(step.key)
+    for field in dataclasses.fields(oddstore.Step):
         value = getattr(plain, field.name)
         if field.name != "edits" and getattr(step, field.name) != value:
             yield dataclasses.replace(step, **{field.name: value})

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from oracle import drawn
+from testlib.environment import HG
 from testlib.gitgrammar import Drawn, Edit as TreeEdit, Entry, Verdict
 
 pytestmark = pytest.mark.slow
 
 _COMMITS = 60
-MODES = ["cinnabar"]
+MODES = ["cinnabar", "cinnabar-exact"]
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -29,6 +30,27 @@ def test_drawn_commits_come_back_or_are_refused_for_a_reason(
     found, wrong = drawn.problems_of(history, mode, tmp_path)
     assert not wrong
     assert found.accepted > _COMMITS // 4
+
+
+def test_a_planted_fault_is_found(tmp_path: Path) -> None:
+    """A refusal that lossless modes do not have, and a changeset that was edited."""
+    signed = Drawn(headers=(b"gpgsig a\n b\n",))
+    history = [drawn.Step(Drawn(), ()), drawn.Step(signed, (0,))]
+    refusing = drawn.Mode((), is_lossless=True)
+    (tmp_path / "refusing").mkdir()
+    found, wrong = drawn.problems_of(history, refusing, tmp_path / "refusing")
+    assert len(found.refused) == len(wrong) == 1
+    client = tmp_path / "hg"
+    edit = "--config extensions.strip= -R copy strip -q --no-backup tip"
+    client.write_text(
+        f'#!/bin/sh\n{HG} "$@" && case $1 in clone) {HG} {edit} ;; esac\n'
+    )
+    client.chmod(0o755)
+    (tmp_path / "edited").mkdir()
+    mode = drawn.MODES["cinnabar-exact"]
+    _found, wrong = drawn.problems_of(history, mode, tmp_path / "edited", client)
+    assert len(wrong) == 1
+    assert wrong[0].startswith("second.git: ")
 
 
 def test_an_unfounded_refusal_is_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mercurial import error, pathutil, scmutil
+from mercurial import error, pathutil, scmutil, subrepoutil, ui as uimod
 
 from .environment import HG, captured, git
 from .pushing import pushable
@@ -104,10 +104,48 @@ def _auditor() -> pathutil.pathauditor:
 
 
 def is_no_path_of_hg(path: bytes) -> bool:
-    """Tell whether Mercurial itself refuses a path in working copies."""
+    """Tell whether Mercurial refuses a path in working copies, or shows another one."""
+    if not {b"", b"."}.isdisjoint(path.split(b"/")):
+        return True
     try:
         _auditor()(path)
         scmutil.checkfilename(path)
     except error.Abort:
+        return True
+    return False
+
+
+@dataclass
+class _Files:
+    """Files of a changeset, and its repository, as ``subrepoutil.state`` asks."""
+
+    contents: Mapping[bytes, bytes]
+    path: bytes = b""
+    ui = uimod.ui()
+
+    def __contains__(self, path: bytes) -> bool:
+        return path in self.contents
+
+    def __getitem__(self, path: bytes) -> _Files:
+        return _Files(self.contents, path)
+
+    def data(self) -> bytes:
+        return self.contents[self.path]
+
+    def repo(self) -> _Files:
+        return self
+
+    def pathto(self, path: bytes) -> bytes:
+        return path
+
+    def shared(self) -> None:
+        return None
+
+
+def has_unreadable_subrepositories(contents: Mapping[bytes, bytes]) -> bool:
+    """Tell whether Mercurial fails to read ``.hgsub`` or ``.hgsubstate``."""
+    try:
+        subrepoutil.state(_Files(contents), _Files.ui)
+    except (error.Error, error.Abort):
         return True
     return False
