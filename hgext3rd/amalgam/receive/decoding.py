@@ -12,7 +12,6 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import BinaryIO
 
 _LENGTH = struct.Struct(">I")
@@ -31,12 +30,7 @@ class TextDecoder:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         """End."""
         os.close(self._requests)
         os.close(self._answers)
