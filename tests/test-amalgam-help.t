@@ -31,6 +31,7 @@ The page of the extension says what it is for and how to begin:
     $ git clone https://example.org/repo
     $ hg clone git@example.org:group/project.git
     $ hg clone git+https://example.org/project
+    $ hg push -B NAME
     $ hg help config.amalgam
     $ hg help config.amalgam.git.memory
 

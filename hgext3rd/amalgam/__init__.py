@@ -114,13 +114,16 @@ become changesets, and keep their ids in git::
 git servers
 ===========
 
-Mercurial's commands take git repositories as remotes: clone, pull, incoming,
-outgoing and identify. git connects, with your own configuration::
+Mercurial's commands take git repositories as remotes: clone, pull, push,
+incoming, outgoing and identify. git connects, with your own configuration::
 
   $ hg clone git@example.org:group/project.git
   $ hg clone git+https://example.org/project
 
 A branch becomes a bookmark. ``default/NAME`` is the branch NAME at the last pull.
+A push moves branches of the remote; ``-B NAME`` makes a new one::
+
+  $ hg push -B NAME
 
 Configuration
 =============

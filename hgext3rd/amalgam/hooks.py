@@ -211,7 +211,10 @@ WRAPS_FOR_REMOTES: _Wraps = {
         ("hasscheme", "gitpeer.addresses:has_scheme", _REMOTES),
         ("path._isvalidlocalpath", "gitpeer.addresses:is_valid", _REMOTES),
     ),
-    "mercurial.exchange": (("pull", "gitpeer.wraps:pull", _REMOTES),),
+    "mercurial.exchange": (
+        ("pull", "gitpeer.wraps:pull", _REMOTES),
+        ("push", "gitpeer.wraps:push", _REMOTES),
+    ),
     "mercurial.bundlerepo": (("getremotechanges", "gitpeer.wraps:incoming", _REMOTES),),
     "mercurial.discovery": (("findcommonincoming", "gitpeer.wraps:common", _REMOTES),),
     "mercurial.commands": (

@@ -8,43 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, HG, git
+from testlib.environment import git
+from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
 
 pytestmark = pytest.mark.slow
-
-LOG = "{rev} {phase} [{bookmarks}] {desc}\n"
-
-
-class Clone:
-    """A clone, and how to run hg there."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def run(self, *args: str, **environment: str) -> tuple[int, str]:
-        """Run hg in the clone, or beside it if there is none; exit code and output."""
-        cwd = self.root if self.root.exists() else self.root.parent
-        done = subprocess.run(
-            [str(HG), "--config", "extensions.amalgam=", *args],
-            cwd=cwd,
-            env=ENVIRONMENT | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        return done.returncode, done.stdout
-
-    def hg(self, *args: str, **environment: str) -> str:
-        """Run hg, which does not fail."""
-        code, output = self.run(*args, **environment)
-        assert code == 0, output
-        return output
-
-    def commits(self) -> set[str]:
-        """Export all changesets; return the ids of their commits."""
-        self.hg("git::export", "-q", "--config", "amalgam.git.refs=heads,tips")
-        return {*self.hg("log", "-T", "{gitnode}\n").split()}
 
 
 @pytest.fixture
@@ -68,12 +36,6 @@ def project(host: GitHost) -> HostedRepository:
     merged = made.git("commit-tree", tree, *parents, "-m", "octopus")
     made.git("update-ref", "refs/heads/merged", merged)
     return made
-
-
-def cloned(tmp_path: Path, project: HostedRepository, *args: str) -> Clone:
-    clone = Clone(tmp_path / "clone")
-    clone.hg("clone", "-q", *args, f"git+{project.url}", str(clone.root))
-    return clone
 
 
 def oids(project: HostedRepository) -> set[str]:
@@ -149,9 +111,6 @@ def test_outgoing_is_what_the_remote_has_not(
     clone.hg("commit", "-A", "-q", "-m", "mine")
     assert clone.hg("outgoing", "-q", "-T", "{desc}\n") == "mine\n"
     assert "1 outgoing" in clone.hg("summary", "--remote")
-    code, output = clone.run("push")
-    assert code == 255
-    assert f"(use 'hg git::push {project.url} -B NAME')" in output
 
 
 def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) -> None:

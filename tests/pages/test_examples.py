@@ -46,6 +46,7 @@ NOT_RUN = {
     ("docs/installing.rst", "python3 -m venv"): "tests/pages/test_newcomer.py",
     ("docs/serving-git.rst", "apt install"): "contrib/container/newcomer.py",
     ("docs/git-remotes.rst", "hg clone"): "tests/gitpeer, on a host of its own",
+    ("docs/git-remotes.rst", "hg push"): "tests/gitpeer, on a host of its own",
     ("docs/mirroring.rst", "git ls-remote"): "needs a host with ssh",
     ("docs/mirroring.rst", "hg git::push"): "tests/remote, on a host of its own",
     ("docs/mirroring.rst", "ssh-keygen"): "needs a host with ssh",

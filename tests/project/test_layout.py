@@ -221,6 +221,7 @@ FOREIGN = {
     "libc.mincore.argtypes": "the same",
     "op.trmanager": "of a pull operation, as exchange.pull sets it",
     "op.cgresult": "the same: what the caller of exchange.pull asks for",
+    "op.bkresult": "of a push operation, the same",
     "self._op.remotebookmarks": "the same, before Mercurial updates bookmarks",
     "vars(kind)": "only read",
     "vars(pending.pop())": "only read",

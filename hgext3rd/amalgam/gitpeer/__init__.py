@@ -1,1 +1,1 @@
-"""git repositories as remotes of Mercurial: clone, pull, incoming, outgoing, names."""
+"""git repositories as remotes of Mercurial: clone, pull, push, incoming, outgoing."""

@@ -108,11 +108,8 @@ class GitPeer(_Peer):
         return self
 
     def canpush(self) -> bool:
-        """Abort: ``hg push`` does not take it."""
-        raise error.StateError(
-            _(b"'hg push' cannot push to git repositories"),
-            hint=_(b"use 'hg git::push %s -B NAME'") % self.source.remote.shown,
-        )
+        """Return that ``hg push`` takes it."""
+        return True
 
     def close(self) -> None:
         """End the progress bar."""

@@ -86,8 +86,12 @@ class GitSource:
     @property
     def transport(self) -> Transport:
         """Return git for this remote, with a progress bar."""
-        access = access_of(self.ui, self.git, self.remote, in_background=False)
-        return Transport(self.git, self.remote, access, _SILENT_SECONDS, self._progress)
+        return self.connected(self.git)
+
+    def connected(self, git: Git) -> Transport:
+        """Return git for this remote, with the objects that ``git`` sees."""
+        access = access_of(self.ui, git, self.remote, in_background=False)
+        return Transport(git, self.remote, access, _SILENT_SECONDS, self._progress)
 
     def _progress(self, topic: bytes, position: int, total: int) -> None:
         if self._bar is None or self._bar.topic != topic.lower():
@@ -129,11 +133,13 @@ class GitSource:
         if self._bar is not None:
             self._bar.complete()
 
-    def failed(self, exc: RemoteFailureError, hint: bytes = b"") -> error.RemoteError:
-        """Return the error for a user."""
+    def failed(
+        self, exc: RemoteFailureError, hint: bytes = b"", act: bytes = b"read"
+    ) -> error.RemoteError:
+        """Return the error for a user; ``act``: the thing that git could not do."""
         reason = exc.reason.replace(_ADVICE, b"").rstrip(b".; ")
         shown_url = self.remote.shown
         return error.RemoteError(
-            _(b"git cannot read '%s': %s") % (shown_url, reason),
+            _(b"git cannot %s '%s': %s") % (act, shown_url, reason),
             hint=hint or _(b"see whether 'git ls-remote %s' works") % shown_url,
         )

@@ -19,6 +19,7 @@ from . import (
     incoming as incomings,
     peer as peers,
     pulling,
+    pushing,
     source as sources,
 )
 
@@ -74,6 +75,15 @@ def pull(
     """Replace ``exchange.pull``."""
     if isinstance(remote, peers.GitPeer):
         return pulling.pull(repo, remote, *args, **kwargs)
+    return orig(repo, remote, *args, **kwargs)
+
+
+def push(
+    orig: Callable[..., Any], repo: RepoT, remote: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Replace ``exchange.push``."""
+    if isinstance(remote, peers.GitPeer):
+        return pushing.push(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
 
 

@@ -1,0 +1,313 @@
+"""Pushes to git remotes.
+
+Bookmarks move the branches of their names: those that the remote has, or that the user
+has named. Their changesets are exported, and git pushes the commits. Each ref has a
+lease: the oid that this process has seen there. A branch may lose
+commits only if all of them are obsolete here, with successors on the new tip, or with
+``--force``. Each refused ref is named with the next step; the others are pushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error, exchange, obsutil, phases
+from mercurial.i18n import _
+from mercurial.node import bin as bin_node, hex as hex_node, short
+
+from ..gitstore.export import export
+from ..gitstore.git.refs import HEADS, escaped
+from ..receive.imported import ImportedCommits
+from ..records import Record
+from ..remote.staging import Change, staged
+from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
+from ..scratch import scratch
+from ..terminal import one_line
+from . import bookmarks as marks, pulling
+from .fetched import Fetched, FetchedRef
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mercurial.interfaces.types import RepoT
+
+    from ..remote.transport import Answer, PushAnswers
+    from .source import GitSource
+
+_SHORT = 12
+_HINTS = {
+    FailureKind.MOVED: _(b"pull, merge or rebase, and push again"),
+    FailureKind.LOGIN: _(b"see whether 'git ls-remote' works with the same address"),
+    FailureKind.RULE: _(b"the remote does not allow it; ask who runs it"),
+}
+
+
+class Update(Record):
+    """A branch to write at the remote."""
+
+    ref: bytes
+    old: bytes
+    """The oid that the remote has, in hex; ``NO_OID`` if none."""
+    node: bytes | None
+    """The changeset of its new tip; ``None`` to delete it."""
+
+    @property
+    def name(self) -> bytes:
+        """Return the branch, for people."""
+        return self.ref.removeprefix(HEADS)
+
+
+def push(
+    repo: RepoT,
+    peer: Any,
+    force: bool = False,
+    revs: Sequence[bytes] | None = None,
+    newbranch: bool = False,
+    bookmarks: Sequence[bytes] = (),
+    publish: bool = False,
+    _opargs: Any = None,
+    **_others: Any,
+) -> exchange.pushoperation:
+    """Push to a git remote, as ``exchange.push`` does; return its result.
+
+    ``peer`` has the ``source``.
+    """
+    source: GitSource = peer.source
+    op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
+    run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
+    wanted = run.wanted(revs, [repo._bookmarks.expandname(it) for it in bookmarks])
+    updates = [it for it in wanted if run.may(it)]
+    done = run.push(updates) if updates else 0
+    if not done and not run.refused:
+        repo.ui.status(_(b"no changes found\n"))
+    op.cgresult = 1 if done else 0
+    if run.refused:
+        op.bkresult = 2
+    return op
+
+
+class _Push:
+    """One push."""
+
+    def __init__(
+        self, repo: RepoT, source: GitSource, *, is_forced: bool, publishes: bool
+    ) -> None:
+        self._repo = repo
+        self._source = source
+        self._is_forced = is_forced
+        self._publishes = publishes
+        self._store = pulling.opened(repo)
+        self._store.require_trust()
+        self._known: dict[bytes, bytes] = {}
+        """Changesets of the commits that the remote shows, in hex."""
+        self.refused = 0
+        """Refs that were refused, here or there."""
+
+    def wanted(
+        self, revs: Sequence[bytes] | None, named: Sequence[bytes]
+    ) -> list[Update]:
+        """Return the branches that differ from their bookmarks here.
+
+        ``named``: bookmarks to push whether the remote has them or not.
+        """
+        repo, oids = self._repo, self._source.advertised.oids
+        nodes: dict[bytes, bytes | None] = {}
+        for name in named:
+            ref = marks.ref_of(repo.ui, name)
+            node = repo._bookmarks.get(name)
+            if node is None and ref not in oids:
+                raise error.InputError(
+                    _(b"bookmark '%s' exists neither here nor there") % name,
+                    hint=_(b"make it: hg bookmark -r REV %s") % name,
+                )
+            nodes[ref] = node
+        if not named:
+            there = ((marks.ref_of(repo.ui, n), n) for n in repo._bookmarks)
+            nodes = {ref: repo._bookmarks[n] for ref, n in there if ref in oids}
+            if revs is not None:
+                below = repo.revs(b"::%ln", revs)
+                nodes = {
+                    ref: node
+                    for ref, node in nodes.items()
+                    if node is not None and repo[node].rev() in below
+                }
+            if revs is not None and not nodes:
+                raise error.InputError(
+                    _(b"no bookmark on these changesets is a branch of the remote"),
+                    hint=_(b"name one: hg push -B NAME"),
+                )
+        shown = {oid for ref, oid in oids.items() if ref.startswith(HEADS)}
+        self._known = pulling.known(repo, shown)
+        found = [
+            Update(ref, oids.get(ref, NO_OID), node) for ref, node in nodes.items()
+        ]
+        return [it for it in found if not self._is_done(it, is_named=bool(named))]
+
+    def _is_done(self, update: Update, *, is_named: bool) -> bool:
+        """Return whether both are equal, or the bookmark is behind."""
+        there = self._known.get(update.old)
+        if update.node is None or there is None:
+            return False
+        if there == hex_node(update.node):
+            return True
+        is_behind = self._is_ancestor(update.node, bin_node(there))
+        return is_behind and not is_named
+
+    def _is_ancestor(self, old: bytes, new: bytes) -> bool:
+        return bool(self._repo.unfiltered().changelog.isancestor(old, new))
+
+    def may(self, update: Update) -> bool:
+        """Return whether a branch may be pushed; if not, say why."""
+        reason = self._reason(update)
+        if reason:
+            self._refuse(update, *reason)
+        return reason is None
+
+    def _refuse(self, update: Update, reason: bytes, hint: bytes) -> None:
+        self.refused += 1
+        text = _(b"branch '%s' is not pushed: %s") % (update.name, reason)
+        self._repo.ui.warn(one_line(text))
+        self._repo.ui.warn(one_line(b"(%s)" % hint))
+
+    def _reason(self, update: Update) -> tuple[bytes, bytes] | None:
+        there = self._known.get(update.old)
+        if update.old != NO_OID and there is None and not self._is_forced:
+            text = _(b"the remote has commit %s, which is not here")
+            return text % update.old[:_SHORT], _(b"pull first, and merge or rebase")
+        if update.node is None:
+            return None
+        tip, name = self._repo[update.node], update.name
+        if escaped(name) != name:
+            hint = _(b"rename the bookmark: hg bookmark -m")
+            return _(b"git allows no such name"), hint
+        if tip.phase() >= phases.secret:
+            hint = _(b"hg phase --draft -r %s, if others may see it") % tip
+            return _(b"changeset %s is secret") % tip, hint
+        if tip.obsolete() or (tip.orphan() and not self._is_forced):
+            hint = _(b"see 'hg help evolution', or move the bookmark")
+            return _(b"changeset %s is obsolete, or on top of one that is") % tip, hint
+        if there is None or self._is_forced:
+            return None
+        old = bin_node(there)
+        if self._is_ancestor(old, update.node) or self._is_replaced(old, update.node):
+            return None
+        lost = self._repo.unfiltered().revs(b"only(%n, %n)", old, update.node)
+        text = _(b"it would lose %d changesets, with %s")
+        hint = _(b"merge or rebase, or use --force to lose them")
+        return text % (len(lost), short(old)), hint
+
+    def _is_replaced(self, old: bytes, new: bytes) -> bool:
+        """Return whether all changesets of ``old`` alone have successors on ``new``."""
+        repo = self._repo.unfiltered()
+        on_new = {repo[it].node() for it in repo.revs(b"only(%n, %n)", new, old)}
+        for rev in repo.revs(b"only(%n, %n)", old, new):
+            ctx = repo[rev]
+            successors = {*obsutil.allsuccessors(repo.obsstore, [ctx.node()])}
+            if not ctx.obsolete() or on_new.isdisjoint(successors):
+                return False
+        return True
+
+    def push(self, updates: Sequence[Update]) -> int:
+        """Push ``updates``; return how many the remote has taken."""
+        repo, store, source = self._repo, self._store, self._source
+        repo.hook(b"preoutgoing", throw=True, source=b"push")
+        oids = self._exported(updates)
+        changes = [
+            Change(it.ref, it.old, oids[it.node] if it.node else NO_OID)
+            for it in updates
+        ]
+        transport = source.connected(store.repository.git)
+        try:
+            with (
+                scratch(store.repo) as path,
+                staged(store.config.program, path, changes) as (git, specs, leases),
+            ):
+                answers = transport.push(git, specs, leases, ())
+        except RemoteFailureError as exc:
+            raise source.failed(exc, act=_(b"push to")) from None
+        finally:
+            source.close()
+        if answers.failure and not answers.refs:
+            raise source.failed(answers.failure, act=_(b"push to"))
+        done = [it for it in updates if self._is_taken(it, answers)]
+        self._keep(done, oids)
+        return len(done)
+
+    def _exported(self, updates: Sequence[Update]) -> dict[bytes, bytes]:
+        """Export the tips; return the commits of their nodes, in hex.
+
+        ``StateError`` if a commit that the remote has would get another id here.
+        """
+        repo, nodes = self._repo.unfiltered(), [it.node for it in updates if it.node]
+        if not nodes:
+            return {}
+        export.export(self._store, [repo[node].rev() for node in nodes])
+        theirs = {bin_node(node): oid for oid, node in self._known.items()}
+        with contextlib.closing(self._store.open_map()) as oidmap:
+            found = dict(zip(nodes, oidmap.oids(nodes), strict=True))
+            ours = dict(zip(theirs, oidmap.oids([*theirs]), strict=True))
+        for node, oid in ours.items():
+            is_below = any(self._is_ancestor(node, it) for it in nodes)
+            if oid is not None and oid.hex().encode() != theirs[node] and is_below:
+                raise error.StateError(
+                    _(b"changeset %s would be another commit than %s of the remote")
+                    % (short(node), theirs[node][:_SHORT]),
+                    hint=_(b"push from a clone of the remote that amalgam has made"),
+                )
+        for node, oid in found.items():
+            if oid is None:
+                raise error.StateError(
+                    _(b"changeset %s is not exported") % short(node),
+                    hint=_(b"see amalgam.git.export"),
+                )
+        return {it: oid.hex().encode() for it, oid in found.items() if oid}
+
+    def _is_taken(self, update: Update, answers: PushAnswers) -> bool:
+        """Return whether the remote has taken a branch, and say so or why not."""
+        answer: Answer | None = answers.refs.get(update.ref)
+        if answer is None or not answer.is_done:
+            reason, kind = _(b"the remote did not say why"), FailureKind.TRANSIENT
+            if answer is not None:
+                reason, kind = answer.reason, answer.kind
+            elif answers.failure:
+                reason, kind = answers.failure.reason, answers.failure.kind
+            self._refuse(update, reason, _HINTS.get(kind, _(b"try again")))
+            return False
+        text = _(b"updating branch %s")
+        if update.node is None:
+            text = _(b"deleting branch %s")
+        elif update.old == NO_OID:
+            text = _(b"adding branch %s")
+        self._repo.ui.status(one_line(text % update.name))
+        return True
+
+    def _keep(self, done: Sequence[Update], oids: Mapping[bytes, bytes]) -> None:
+        """Record the new refs of the remote, their commits, and phases."""
+        if not done:
+            return
+        repo, source = self._repo, self._source
+        remote, fetched = pulling.remote_name(repo, source), Fetched(self._store)
+        public = [
+            it.node
+            for it in done
+            if it.node and (self._publishes or it.ref == source.advertised.head)
+        ]
+        with (
+            repo.wlock(),
+            repo.lock(),
+            repo.transaction(b"push") as transaction,
+            contextlib.closing(ImportedCommits(repo, self._store)) as imported,
+        ):
+            refs = fetched.refs(remote)
+            for it in done:
+                refs.pop(it.ref, None)
+                if it.node:
+                    oid = oids[it.node]
+                    refs[it.ref] = FetchedRef(oid, oid, hex_node(it.node))
+            fetched.keep_refs(remote, refs, transaction)
+            tips = {it.node for it in done if it.node}
+            pairs = [(oids[it], hex_node(it)) for it in sorted(tips)]
+            imported.record(transaction, pairs)
+            if public:
+                phases.advanceboundary(repo, transaction, phases.public, public)
