@@ -138,7 +138,7 @@ class Planner:
             else:
                 plan.changes.append(change)
         old_oids = [it.old for it in gone] + [it.old for it, _refusal in plan.waiting]
-        plan.unreadable = self._unread(old_oids)
+        plan.unreadable.update(self._unread(old_oids))
         prunes = self._options.prunes or self._target.config.prune
         for change in gone:
             if prunes or change.old in plan.unreadable:

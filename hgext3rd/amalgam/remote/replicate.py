@@ -217,7 +217,7 @@ class Replication:
         if there and not (self._options.adopts or is_known):
             raise _ForeignError(sorted(there))
         self._ledger = Ledger(self._target.directory, self._target.placement)
-        self._planner.ledger = self._ledger
+        self._planner = Planner(self._target, self._source, self._ledger, self._options)
         ours = self._ours(there)
         if self._options.is_dry:
             self._ledger.has.update(ours)
@@ -273,9 +273,8 @@ class Replication:
                     self._note(change, _action(change))
             else:
                 foreign.append((ref, self._refusal(ref, _moved(oid))))
-        self._planner.tried |= {
-            ref for ref, _it in foreign
-        } - self._planner.leases.keys()
+        leases = self._planner.leases
+        self._planner.tried.update(ref for ref, _it in foreign if ref not in leases)
         self._ledger.saw(written)
         self._ledger.refuse(foreign)
 
@@ -465,9 +464,8 @@ class Replication:
             (change.ref, self._refusal(change.ref, answer.reason, answer.kind))
             for change, answer, _is_last in refused
         )
-        self._planner.tried |= {
-            change.ref for change, _answer, is_last in refused if is_last
-        }
+        final = (change.ref for change, _answer, is_last in refused if is_last)
+        self._planner.tried.update(final)
         if open_refs:
             text = _(b"the remote did not report what it did")
             lost = RemoteFailureError(FailureKind.TRANSIENT, text)
@@ -520,7 +518,7 @@ class Replication:
             refusals.append((outcome.ref, self._refusal(outcome.ref, reason)))
         self._ledger.refuse(refusals)
         self._ledger.wrote(ours)
-        self._planner.tried -= {ref for ref, _oid in ours}
+        self._planner.tried.difference_update({ref for ref, _oid in ours})
         for ref, _oid in ours:
             del self._outcomes[ref]
         return bool(ours)
