@@ -16,7 +16,10 @@ _HOOK = "#!/bin/sh\ngit config --get-all receive.hideRefs > hidden\nexit 0\n"
 _SSH = """#!/bin/sh
 echo "$@" >> {log}
 [ "$1" = -G ] && exit 0
-[ -e {denied} ] && echo 'git@localhost: Permission denied (publickey).' >&2 && exit 255
+if [ -e {denied} ]; then
+  printf 'git@localhost: Permission denied (publickey).\\r\\n' >&2
+  exit 255
+fi
 for command; do :; done
 exec sh -c "$command"
 """

@@ -306,7 +306,8 @@ class Transport:
                 if isinstance(exc, TimeoutExpired):
                     raise self._silence() from None
                 raise
-        lines = [it.rpartition(b"\r")[2].strip() for it in errors.split(b"\n")]
+        # progress is drawn over itself; ssh ends its lines with both characters
+        lines = [it.strip().rpartition(b"\r")[2] for it in errors.split(b"\n")]
         return code, output, [_told(line) for line in lines if line]
 
     def _silence(self) -> RemoteFailureError:
