@@ -45,6 +45,9 @@ ISOMORPHIC_GIT := 1.44.11
 JGIT := 7.8.1.202611041320-r
 PYGIT2 := 1.21.0
 ASYNCSSH := 2.24.1
+# the hosts of `make hosts`
+KLAUS := 3.0.1
+GERRIT := 3.12.0
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
 DOCS_VENV := build/venv-docs
@@ -163,6 +166,12 @@ clients: local $(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH) $(CLIENTS)/go-git-$(GO_GIT
 	@cd tests && $(BIN)/python3 -m clients --go-git "$$TREE"/$(CLIENTS)/go-git-$(GO_GIT) \
 	  --jgit "$(JARS)/*:$$TREE/$(CLIENTS)/jgit-$(JGIT)" --isomorphic-git $(NODE_MODULES) \
 	  $(if $(ONLY),--only "$(ONLY)")
+
+HOSTS := build/hosts
+.PHONY: hosts
+hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) ## replicate to klaus and Gerrit, as docs/mirroring.rst says; needs mvn, JDK 25; JAVA=PROGRAM
+	@cd tests && $(BIN)/python3 -m hosts --klaus "$$TREE"/$(HOSTS)/klaus-$(KLAUS)/bin/klaus \
+	  --gerrit "$$TREE"/$(HOSTS)/gerrit-$(GERRIT) $(JAVA:%=--java %)
 
 # a built checkout, and directories of repositories
 BASE =
@@ -488,6 +497,14 @@ $(JARS):
 
 $(NODE_MODULES):
 	npm install --silent --no-audit --no-fund --prefix $(@D) isomorphic-git@$(ISOMORPHIC_GIT)
+
+$(HOSTS)/klaus-$(KLAUS)/bin/klaus:
+	$(PYTHON) -m venv --clear $(HOSTS)/klaus-$(KLAUS)
+	$(HOSTS)/klaus-$(KLAUS)/bin/pip install -q --disable-pip-version-check klaus==$(KLAUS)
+
+$(HOSTS)/gerrit-$(GERRIT):
+	mvn -q -B -f tests/hosts/pom.xml dependency:copy-dependencies -Dgerrit=$(GERRIT) -DoutputDirectory=$(CURDIR)/$@.new
+	@mv $@.new $@
 
 # git runs it by its other name
 $(CINNABAR):

@@ -1,0 +1,1 @@
+"""Git hosts that share no code with git: see ``__main__``."""
