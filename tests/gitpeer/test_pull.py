@@ -206,6 +206,34 @@ def test_odd_refs_do_nothing(tmp_path: Path, project: HostedRepository) -> None:
     assert "no changes found" in clone.hg("pull")
 
 
+def test_bookmarks_follow_branches_that_go_back(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    """If they did not move here; with evolution, rewritten drafts become obsolete."""
+    evolution = ("--config", "experimental.evolution=all")
+    for name in ("gone", "moved", "mine", "wip"):
+        project.edit(f"refs/heads/{name}", name)
+    clone = cloned(tmp_path, project)
+    project.git("update-ref", "refs/heads/wip", "default")
+    project.edit("refs/heads/wip", "rewritten")
+    for name in ("gone", "moved"):
+        project.git("update-ref", "-d", f"refs/heads/{name}")
+    clone.hg("bookmark", "-q", "-f", "-r", "default", "moved")
+    clone.hg("bookmark", "-q", "-f", "-r", "default", "mine")
+    project.rewind("refs/heads/default")
+    project.edit("refs/heads/default", "main")
+    output = clone.hg("pull", *evolution)
+    assert "deleting bookmark gone: the remote has deleted its branch" in output
+    assert "keeping bookmark moved: the remote has deleted its branch" in output
+    for name in ("wip", "default"):
+        assert f"updating bookmark {name}: the remote has rewritten" in output
+    shown = clone.hg("log", "-T", "{bookmarks} {desc}\n", *evolution).splitlines()
+    assert {"wip rewritten", "default main", "mine moved three"} <= {*shown}
+    hidden = ("log", "--hidden", "-r", "obsolete()", "-T", "{desc} ")
+    assert clone.hg(*hidden, *evolution).split() == ["wip"]
+    assert "bookmark moved" not in clone.hg("pull", *evolution)
+
+
 def test_many_branches_are_no_bookmarks(
     tmp_path: Path, project: HostedRepository
 ) -> None:

@@ -18,7 +18,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 from ..config import GitConfig
 from ..configitems import METADATA_DIALECT
 from ..gitstore.store import GitStore
-from ..receive import importing
+from ..receive import importing, successors
 from ..receive.imported import ImportedCommits
 from ..records import Record
 from ..remote.transport import RemoteFailureError
@@ -306,7 +306,7 @@ class _Pull:
             names = branches + [it for it in advertised.oids if it.startswith(TAGS)]
             if HEAD in advertised.oids and not advertised.head:
                 names.append(HEAD)
-        job = _Import(repo, source)
+        job, end = _Import(repo, source), len(repo.unfiltered().changelog)
         pulled = job.run(names)
         op.cgresult = pulled.heads or source.imported_heads
         if not pulled.commits and not source.imported_heads:
@@ -319,6 +319,8 @@ class _Pull:
             nodes = self._known_branches(branches) | nodes
         with op.trmanager:
             self._set_phases(nodes)
+            if asked is None:
+                self._follow(job.before, nodes, end)
             self._set_bookmarks(nodes, asked or (), len(branches))
             if refs != job.before:
                 name = remote_name(repo, source)
@@ -344,6 +346,48 @@ class _Pull:
             if higher:
                 transaction = self._op.trmanager.transaction()
                 phases.advanceboundary(repo, transaction, phase, higher)
+
+    def _follow(
+        self, before: Mapping[bytes, FetchedRef], nodes: Mapping[bytes, bytes], end: int
+    ) -> None:
+        """Let bookmarks follow branches that were rewritten or deleted.
+
+        Only those that are where the last pull found the branch. ``end``: the first
+        revision of this pull.
+        """
+        repo, there = self._repo, self._source.advertised.oids
+        is_below = repo.unfiltered().changelog.isancestor
+        changes: list[tuple[bytes, bytes | None]] = []
+        moves = []
+        for ref, it in before.items():
+            name = marks.name_of(repo.ui, ref) if ref.startswith(HEADS) else b""
+            here = repo._bookmarks.get(name)
+            if here is None or not it.node:
+                continue
+            new, is_unmoved = nodes.get(ref), hex_node(here) == it.node
+            if ref not in there and is_unmoved:
+                changes.append((name, None))
+                text = _(b"deleting bookmark %s: the remote has deleted its branch")
+                repo.ui.status(one_line(text % name))
+            elif ref not in there:
+                text = _(b"keeping bookmark %s: the remote has deleted its branch")
+                repo.ui.status(one_line(text % name))
+            elif new and is_unmoved and new != here and not is_below(here, new):
+                changes.append((name, new))
+                moves.append((here, new))
+                text = _(b"updating bookmark %s: the remote has rewritten its branch")
+                repo.ui.status(one_line(text % name))
+        if not changes:
+            return
+        transaction = self._op.trmanager.transaction()
+        if (repo._bookmarks.active, None) in changes:
+            bookmod.deactivate(repo)
+        repo._bookmarks.applychanges(repo, transaction, changes)
+        if moves and successors.is_wanted(repo):
+            changelog = repo.unfiltered().changelog
+            added = {changelog.node(rev) for rev in range(end, len(changelog))}
+            for line in successors.mark(repo, moves, added, b""):
+                repo.ui.warn(one_line(line))
 
     def _set_bookmarks(
         self, nodes: Mapping[bytes, bytes], asked: Collection[bytes], count: int
