@@ -10,21 +10,18 @@ const LEAST_JUNK_LEN: usize = 200;
 const LONGEST_COPY: usize = 0xffff;
 /// Longest literal of one operation.
 const LONGEST_LITERAL: usize = 127;
-/// Length limit of texts that are compared. The time is quadratic, and hg-git needs hours for a
-/// megabyte; longer targets are one literal.
-const MOST_COMPARED: usize = 256 << 10;
+/// Comparisons of bytes for one delta: some seconds. The time is quadratic, and hg-git needs minutes
+/// for as many. A target that needs more is one literal.
+const MOST_STEPS: usize = 1 << 31;
 
 /// Delta that makes `target` of `base`.
 pub fn delta(base: &[u8], target: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(target.len() / 4 + 16);
     push_size(&mut out, base.len());
     push_size(&mut out, target.len());
-    if base.len().max(target.len()) > MOST_COMPARED {
-        push_literals(&mut out, target);
-        return out;
-    }
     let mut done = 0;
-    for Block { base: start, target: at, len } in Matcher::new(base, target).blocks() {
+    let blocks = Matcher::new(base, target, MOST_STEPS).blocks();
+    for Block { base: start, target: at, len } in blocks.unwrap_or_default() {
         push_literals(&mut out, &target[done..at]);
         for from in (start..start + len).step_by(LONGEST_COPY) {
             push_copy(&mut out, from, (start + len - from).min(LONGEST_COPY));
@@ -89,10 +86,12 @@ struct Matcher<'a> {
     places: Vec<Vec<usize>>,
     /// Length of the longest match that ends at a place of `target`, for two bytes of `base`.
     lens: [Vec<usize>; 2],
+    /// Comparisons that may still be made.
+    steps: usize,
 }
 
 impl<'a> Matcher<'a> {
-    fn new(base: &'a [u8], target: &'a [u8]) -> Self {
+    fn new(base: &'a [u8], target: &'a [u8], steps: usize) -> Self {
         let mut places = vec![Vec::new(); 256];
         for (at, byte) in target.iter().enumerate() {
             places[usize::from(*byte)].push(at);
@@ -107,16 +106,16 @@ impl<'a> Matcher<'a> {
         }
         // one more: a match that ends at place 0 follows nothing
         let lens = [vec![0; target.len() + 1], vec![0; target.len() + 1]];
-        Self { base, target, places, lens }
+        Self { base, target, places, lens, steps }
     }
 
-    /// Equal parts, ascending, adjacent ones joined.
-    fn blocks(&mut self) -> Vec<Block> {
+    /// Equal parts, ascending, adjacent ones joined; `None` after too many steps.
+    fn blocks(&mut self) -> Option<Vec<Block>> {
         let mut pending =
             vec![Ranges { base: (0, self.base.len()), target: (0, self.target.len()) }];
         let mut found = Vec::new();
         while let Some(Ranges { base, target }) = pending.pop() {
-            let block = self.longest(Ranges { base, target });
+            let block = self.longest(Ranges { base, target })?;
             if block.len == 0 {
                 continue;
             }
@@ -143,14 +142,14 @@ impl<'a> Matcher<'a> {
                 _ => joined.push(block),
             }
         }
-        joined
+        Some(joined)
     }
 
     /// Longest equal part within ranges: the first in `base`, and of these the first in `target`.
     fn longest(
         &mut self,
         Ranges { base: (base_from, base_to), target: (from, to) }: Ranges,
-    ) -> Block {
+    ) -> Option<Block> {
         let (base, target) = (self.base, self.target);
         let mut best = Block { base: base_from, target: from, len: 0 };
         let [before, now] = &mut self.lens;
@@ -160,6 +159,7 @@ impl<'a> Matcher<'a> {
             let start = places.partition_point(|place| *place < from);
             let end = places.partition_point(|place| *place < to);
             let places = &places[start..end];
+            self.steps = self.steps.checked_sub(1 + places.len())?;
             for place in places {
                 let len = before[*place] + 1;
                 now[place + 1] = len;
@@ -189,7 +189,7 @@ impl<'a> Matcher<'a> {
         {
             best.len += 1;
         }
-        best
+        Some(best)
     }
 }
 
@@ -250,6 +250,14 @@ mod tests {
         // no anchor at all, so nothing is extended from one but the beginning
         assert_eq!(applied(&base, &made), target);
         assert_eq!(made, [&b"\xac\x02\xfa\x01"[..], b"\x90\xfa"].concat());
+    }
+
+    #[test]
+    fn long_texts_are_compared_for_some_time_only() {
+        let base: Vec<u8> = (0..5000_u32).map(|at| (at * at % 251) as u8).collect();
+        let target = [&base[..], b"x"].concat();
+        assert!(Matcher::new(&base, &target, 1 << 20).blocks().is_some());
+        assert_eq!(Matcher::new(&base, &target, 1000).blocks(), None);
     }
 
     proptest! {
