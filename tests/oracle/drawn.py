@@ -41,6 +41,8 @@ class Mode:
 
     options: tuple[str, ...]
     is_lossless: bool
+    is_cinnabar: bool = True
+    """Whether the reasons of refusals are those of git-cinnabar's dialect."""
 
 
 _HGGIT = "--config=amalgam.git.dialect=hggit"
@@ -48,8 +50,8 @@ _EXACT = "--config=amalgam.git.push-exact=yes"
 MODES = {
     "cinnabar": Mode((), is_lossless=False),
     "cinnabar-exact": Mode((_EXACT,), is_lossless=True),
-    "hggit": Mode((_HGGIT,), is_lossless=False),
-    "hggit-exact": Mode((_HGGIT, _EXACT), is_lossless=True),
+    "hggit": Mode((_HGGIT,), is_lossless=False, is_cinnabar=False),
+    "hggit-exact": Mode((_HGGIT, _EXACT), is_lossless=True, is_cinnabar=False),
 }
 
 
@@ -203,6 +205,7 @@ REASONS: dict[str, Callable[[Drawn, list[Entry], list[bytes]], bool]] = {
 _OCTOPUS = "the commit has more than two parents"
 _PATH = "Mercurial refuses a path"
 _SUBREPOSITORIES = "Mercurial cannot read its subrepositories"
+_DIFFERS = "its changeset is not exported"
 _SUBJECT = re.compile(r"commit ([0-9a-f]{12,40}) cannot be pushed: (.*)")
 
 
@@ -216,7 +219,10 @@ def wrongs(
         if not match:
             yield f"{oid}: {said}"
             continue
-        (bad,) = (it for it in made.oids if it.startswith(match[1]))
+        bad = next((it for it in made.oids if it.startswith(match[1])), None)
+        if bad is None:
+            yield f"{oid}: {said}"
+            continue
         reason = match[2]
         entries = [*_entries(made.trees[bad])]
         paths = made.paths(bad)
@@ -232,6 +238,9 @@ def wrongs(
             names = {b"/" in entry.name for entry in entries}
             is_protection = True in names or any(map(roundtrip.is_no_path_of_hg, paths))
             if not (reason.startswith(_PATH) and is_protection):
+                yield f"{oid} is refused: {reason}"
+        elif not mode.is_cinnabar:
+            if reason.startswith(_DIFFERS):
                 yield f"{oid} is refused: {reason}"
         elif reason.startswith(_OCTOPUS):
             if len(made.parents[bad]) < 3:
