@@ -230,9 +230,30 @@ def _pushes() -> None:
     stored = extra.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
     changeset = b"%s\nA <a@x>\n1 -3600 %s\n\nmessage\n" % (b"0" * 40, stored)
     _put(RUST, "exact_commit", "changeset", changeset)
+    _hggit(b"tree %s\n" % oid)
     _put(RUST, "pushed_tree", "three", tree)
     odd = b"160000 .hg\0%s100664 a\nb\0%s" % (blob, blob)
     _put(RUST, "pushed_tree", "odd", odd)
+
+
+def _hggit(tree: bytes) -> None:
+    who = b"author A  B <a@x> 1 +0000\ncommitter C <c@x> -2 -0130\n"
+    hg = b"HG:rename a:b\nHG:extra k:%0A\nchange-id x\n\ntext \r\n\n--HG--\n"
+    koi8 = b"encoding koi8-r\ngpgsig a\n b\n\n\xf0\xd2\xc9\n"
+    odd = b"author \xe9 ext:(%20x) <a@x> 0_7  --130\ncommitter  <none@none> 1 +9999\n"
+    commits = {
+        "metadata": who + hg + b"branch : b\nrename : c => d\n",
+        "encoding": b"parent " + b"1" * 40 + b"\n" + who + koi8,
+        "person": odd + b"\nm",
+    }
+    for name, content in commits.items():
+        _put(RUST, "hggit_commit", name, tree + content)
+    modules = b'[submodule "a"]\n\tpath = a\n\turl = "x # y" \\\n z\n[core]\nbare\n'
+    state = b"3" * 40 + b" h\n"
+    _put(RUST, "submodules", "files", cut(modules) + cut(b"# c\nh = ../h\n") + state)
+    _put(RUST, "submodules", "broken", cut(b"a=") + cut(b"\xff"))
+    _put(RUST, "decoder", "answers", struct.pack(">I", 2) + b"ab" + b"\xff" * 4)
+    _put(RUST, "decoder", "cut", struct.pack(">I", 1 << 31) + b"ab")
 
 
 def _git_id(kind: bytes, content: bytes) -> bytes:

@@ -42,6 +42,7 @@ class Target:
         memory_bytes: int = MEMORY_BYTES,
         program: bytes = b"git",
         round_trip: bool | None = None,
+        is_exact: bool = False,
     ) -> Any:
         """Convert commits; the changegroup is a bundle then."""
         ui = uimod.ui.load()
@@ -60,6 +61,7 @@ class Target:
                 dialect=self.dialect,
                 round_trip=is_cinnabar if round_trip is None else round_trip,
                 memory_bytes=memory_bytes,
+                is_exact=is_exact,
             )
             end = out.tell()
             out.seek(0)

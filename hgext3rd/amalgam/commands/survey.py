@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error
 from mercurial.i18n import _
 
 from ..config import GitConfig
@@ -22,11 +21,6 @@ if TYPE_CHECKING:
 def run(ui: UiT, gitrepo: bytes, *revs: bytes, **opts: Any) -> int:
     """Answer ``git::survey``."""
     config = GitConfig.from_ui(ui)
-    if not config.keeps_metadata:
-        raise error.StateError(
-            _(b"no survey for dialect '%s': it takes no git pushes") % config.dialect,
-            hint=_(b"try '--config amalgam.git.dialect=cinnabar'"),
-        )
     start = time.monotonic()
     git = Git(config.program)
     found, exact = survey.run(ui, git, gitrepo, revs, config.dialect)

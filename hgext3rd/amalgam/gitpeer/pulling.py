@@ -205,7 +205,7 @@ class _Import:
         done = importing.import_commits(
             repo, self.fetched.git, tips, knows, imported.record, settings
         )
-        return done
+        return done.commits
 
 
 def commits_among(git: Any, oids: Sequence[bytes]) -> list[bytes]:

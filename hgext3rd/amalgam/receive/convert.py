@@ -278,6 +278,8 @@ class Conversion(Record):
     """Commits that are refused, parents first: then nothing is written."""
     version: bytes
     """Of the changegroup."""
+    foreign: tuple[bytes, ...] = ()
+    """Those that may not come back from their changesets, without ``round_trip``."""
 
 
 def convert(
@@ -433,8 +435,7 @@ class _Run:
 
 def _answer(found: dict[str, Any], version: bytes) -> Conversion:
     """Return the core's answer."""
-    joined = found["changesets"]
-    ids = [hex_node(joined[at : at + ID_LEN]) for at in range(0, len(joined), ID_LEN)]
+    ids, foreign = map(_split, (found["changesets"], found["foreign"]))
     return Conversion(
         changesets=tuple(zip(ids[::2], ids[1::2], strict=True)),
         refused=tuple(
@@ -442,7 +443,12 @@ def _answer(found: dict[str, Any], version: bytes) -> Conversion:
             for it in found["refused"]
         ),
         version=version,
+        foreign=tuple(foreign),
     )
+
+
+def _split(joined: bytes) -> list[bytes]:
+    return [hex_node(joined[at : at + ID_LEN]) for at in range(0, len(joined), ID_LEN)]
 
 
 _MOST_NAMED = 5

@@ -45,6 +45,15 @@ class ImportSettings(Record):
     """Whether extras keep parts of commits that changesets cannot express."""
 
 
+class Imported(Record):
+    """Result of an import."""
+
+    commits: int
+    """Commits that were new."""
+    foreign: tuple[bytes, ...]
+    """Those that may not come back from their changesets, oids in hex."""
+
+
 def import_commits(
     repo: RepoT,
     git: Git,
@@ -52,8 +61,8 @@ def import_commits(
     known: graph.Known,
     record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
     settings: ImportSettings,
-) -> int:
-    """Import ``tips`` and their ancestors that are not ``known``; return how many.
+) -> Imported:
+    """Import ``tips`` and their ancestors that are not ``known``.
 
     ``git`` sees all their objects. ``record`` gets the transaction, and new commits
     with their changesets, which ``known`` has to return from then on. Oids and nodes
@@ -62,13 +71,14 @@ def import_commits(
     """
     new = graph.read(git, tips, known, inf)
     oids = tuple(new.parents)
+    foreign: list[bytes] = []
     for at in range(0, len(oids), settings.batch):
         batch = oids[at : at + settings.batch]
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
         base |= known(parents - base.keys())
-        _import(repo, git, batch, base, record, settings)
-    return len(oids)
+        foreign += _import(repo, git, batch, base, record, settings)
+    return Imported(len(oids), tuple(foreign))
 
 
 def refused(refusal: convert.Refusal) -> error.InputError:
@@ -88,13 +98,13 @@ def _import(
     base: dict[bytes, bytes],
     record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
     settings: ImportSettings,
-) -> None:
+) -> tuple[bytes, ...]:
     with tempfile.TemporaryFile() as out:
         made = convert.convert(
             *(repo.ui, repo.unfiltered(), git, oids, base, out),
             dialect=settings.dialect,
             memory_bytes=settings.memory_bytes,
-            round_trip=settings.dialect == METADATA_DIALECT,
+            round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
         )
         for refusal in made.refused:
@@ -106,3 +116,4 @@ def _import(
             unbundler = exchange.readbundle(repo.ui, stream, None)
             exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
             record(transaction, made.changesets)
+    return made.foreign

@@ -21,7 +21,7 @@ from mercurial import encoding, util, wireprotov1server
 from mercurial.i18n import _
 from mercurial.utils import stringutil
 
-from ..config import GitConfig, PushConfig, wants_serve
+from ..config import PushConfig, wants_serve
 from ..receive import quarantine
 from ..receive.apply import Pusher, refusal_of
 from ..receive.commands import (
@@ -523,10 +523,6 @@ _READ_ONLY = (
     b"or ask its operator to set amalgam.git.push = yes"
 )
 _LOCKED = b"this repository takes no pushes at the moment; try again later"
-_NO_DIALECT = (
-    b"this repository takes no git pushes: its commit ids are hg-git's; "
-    b"push with Mercurial"
-)
 
 
 def check_policy(repo: RepoT) -> None:
@@ -540,6 +536,4 @@ def check_policy(repo: RepoT) -> None:
         if config.message:
             raise HttpError(403, utf8_of(config.message))
         raise HttpError(403, _LOCKED)
-    if not GitConfig.from_ui(repo.ui).keeps_metadata:
-        raise HttpError(403, _NO_DIALECT)
     permissions.ask_hooks(repo, contents=False, names=True)

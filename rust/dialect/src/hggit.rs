@@ -9,18 +9,20 @@ mod difflib;
 mod gitconfig;
 mod identity;
 mod import;
+mod judge;
 mod metadata;
 mod paths;
 mod submodules;
 mod subrepositories;
 mod texts;
 
+use revlog::Changeset;
+
 use self::import::ParsedCommit;
 pub use self::submodules::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use crate::{
     ChangesetHistory, ChangesetInput, CommitInput, Dialect, FileChange, Files, ImportRules,
-    InheritedFile, JudgedCommit, MOST_COMMIT_BYTES, ManifestEdits, MetadataKind, Reason,
-    Unreadable,
+    ImportSettings, InheritedFile, JudgedCommit, ManifestEdits, MetadataKind, Unreadable,
 };
 
 /// The dialect.
@@ -36,8 +38,11 @@ impl Dialect for HgGit {
     const INHERITED: Option<InheritedFile> =
         Some(InheritedFile { name: paths::MODULES, sources: [paths::SUB, paths::STATE] });
     const IMPORT: Option<ImportRules> = Some(ImportRules {
+        judge: judge::judge_length,
         texts: |content, settings| ParsedCommit::of(content).texts(settings),
         accepts: import::accepts,
+        accepts_exactly: |path| import::accepts(path) && !paths::is_left_out(path),
+        write_commit: |input, history, out| commit::write(out, input, history),
         gitmodules: submodules::gitmodules,
         subrepo_files: submodules::subrepo_files,
     });
@@ -65,10 +70,13 @@ impl Dialect for HgGit {
     }
 
     fn judge(content: &[u8]) -> JudgedCommit<'_> {
-        let ParsedCommit { tree, parents, .. } = ParsedCommit::of(content);
-        let is_long = content.len() > MOST_COMMIT_BYTES;
-        let refused = is_long.then_some((Reason::CommitSize, &b""[..]));
-        JudgedCommit { tree, parents, refused }
+        judge::judge(content)
+    }
+
+    fn stands_for(changeset: &Changeset<'_>, content: &[u8]) -> bool {
+        let made = ParsedCommit::of(content).texts(ImportSettings::default());
+        (&*made.user, i128::from(made.seconds), made.west_seconds, &*made.description)
+            == (changeset.user, changeset.seconds, changeset.offset_seconds, changeset.description)
     }
 
     fn changeset(_content: &[u8], _made: &ChangesetInput<'_>) -> Option<Vec<u8>> {

@@ -1,11 +1,12 @@
 //! Changesets that are made as Mercurial's commit makes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parallel::hex::hex;
 use revlog::Node;
 
 use crate::hggit::{Submodule, SubrepoFiles, SubrepoSources};
+use crate::{ChangesetHistory, CommitInput, JudgedCommit, Unreadable, exact};
 
 /// Extras that Mercurial computes itself, and drops.
 const COMPUTED: [&[u8]; 4] = [b"p1copies", b"p2copies", b"filesadded", b"filesremoved"];
@@ -18,15 +19,25 @@ pub const BRANCH: &[u8] = b"branch";
 /// compared with those of the first parent, and file revisions have their ancestry in filelogs.
 #[derive(Clone, Copy, Debug)]
 pub struct ImportRules {
+    /// Verdict on a commit object that need not come back from its changeset.
+    pub judge: fn(&[u8]) -> JudgedCommit<'_>,
     /// Texts of the changeset of a commit.
     pub texts: fn(&[u8], ImportSettings<'_>) -> ImportedCommit,
     /// Whether a path can be a file in Mercurial. Others are left out.
     pub accepts: fn(&[u8]) -> bool,
+    /// Whether an exact conversion takes a file with this path: trees of its changesets have it.
+    pub accepts_exactly: fn(&[u8]) -> bool,
+    /// The commit of a changeset, as [`Dialect::write_commit`](crate::Dialect::write_commit).
+    pub write_commit: WriteCommit,
     /// Submodules of a `.gitmodules`; `None` if it is malformed.
     pub gitmodules: fn(&[u8]) -> Option<Vec<Submodule>>,
     /// Files of the subrepositories of a changeset.
     pub subrepo_files: fn(&SubrepoSources<'_>) -> SubrepoFiles,
 }
+
+/// Writes the commit of a changeset.
+pub type WriteCommit =
+    fn(&CommitInput<'_>, &dyn ChangesetHistory, &mut Vec<u8>) -> Result<bool, Unreadable>;
 
 /// Texts of a commit, for its changeset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,10 +52,26 @@ pub struct ImportedCommit {
     pub description: Vec<u8>,
     /// Extras by key, without escapes.
     pub extras: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Keys of those that the extra [`exact::COMMIT`] makes needless.
+    pub of_commit: BTreeSet<Vec<u8>>,
     /// Extras of the changesets between, if the commit needs several.
     pub extras_between: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Sources of copied files, by the paths of the copies.
     pub sources: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// Extras of a changeset.
+#[derive(Clone, Copy, Debug)]
+pub enum ImportedExtras<'a> {
+    /// Those of a changeset between the parents of a commit.
+    Between,
+    /// Those of the commit.
+    Own {
+        /// Stored value of [`exact::COMMIT`], which takes the place of some others.
+        commit: Option<&'a [u8]>,
+        /// Stored value of [`exact::TREE`].
+        tree: Option<&'a [u8]>,
+    },
 }
 
 impl ImportedCommit {
@@ -57,29 +84,36 @@ impl ImportedCommit {
         manifest: Node,
         files: &[&[u8]],
         branch: Option<&[u8]>,
-        is_between: bool,
+        which: ImportedExtras<'_>,
     ) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.description.len() + 500);
         out.extend_from_slice(&hex(manifest.as_bytes()));
         out.push(b'\n');
         out.extend_from_slice(&self.user);
         out.extend_from_slice(format!("\n{} {}", self.seconds, self.west_seconds).as_bytes());
-        let extras = if is_between { &self.extras_between } else { &self.extras };
+        let (extras, exact) = match which {
+            ImportedExtras::Between => (&self.extras_between, [None; 2]),
+            ImportedExtras::Own { commit, tree } => (&self.extras, [commit, tree]),
+        };
         let is_branch =
             |value: &[u8]| !value.is_empty() && value != b"default" && !RESERVED.contains(&value);
         let mut items: BTreeMap<&[u8], Vec<u8>> = extras
             .iter()
             .filter(|(key, value)| **key != *BRANCH || is_branch(value))
             .filter(|(key, _)| !COMPUTED.contains(&&***key))
-            .map(|(key, value)| (&**key, escaped(value)))
+            .filter(|(key, _)| exact[0].is_none() || !self.of_commit.contains(*key))
+            .map(|(key, value)| (&**key, exact::escape(value)))
             .collect();
         if let Some(branch) = branch {
             items.insert(BRANCH, branch.to_vec());
         }
+        for (key, value) in [exact::COMMIT, exact::TREE].into_iter().zip(exact) {
+            items.extend(value.map(|value| (key, value.to_vec())));
+        }
         let mut separator = b' ';
         for (key, value) in items {
             out.push(std::mem::replace(&mut separator, 0));
-            out.extend_from_slice(&escaped(key));
+            out.extend_from_slice(&exact::escape(key));
             out.push(b':');
             out.extend_from_slice(&value);
         }
@@ -92,21 +126,6 @@ impl ImportedCommit {
         out.extend_from_slice(&self.description);
         out
     }
-}
-
-/// Part of an extra with Mercurial's escapes.
-fn escaped(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for byte in text {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            0 => out.extend_from_slice(b"\\0"),
-            _ => out.push(*byte),
-        }
-    }
-    out
 }
 
 /// Decoder of texts that are not UTF-8.

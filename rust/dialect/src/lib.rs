@@ -18,7 +18,9 @@ use revlog::{Changeset, Node};
 
 pub use cinnabar::Cinnabar;
 pub use hggit::HgGit;
-pub use imported::{Decoder, ImportRules, ImportSettings, ImportedCommit};
+pub use imported::{
+    Decoder, ImportRules, ImportSettings, ImportedCommit, ImportedExtras, WriteCommit,
+};
 pub use reason::Reason;
 
 /// Size limit of a commit object that becomes a changeset: several copies of it are in memory.
@@ -123,6 +125,14 @@ pub struct InheritedFile {
     pub name: &'static [u8],
     /// Files of the root directory that it is made of.
     pub sources: [&'static [u8]; 2],
+}
+
+impl InheritedFile {
+    /// Files of manifests that trees have only if the extra [`exact::TREE`] shows them.
+    #[must_use]
+    pub const fn hidden(self) -> [&'static [u8]; 3] {
+        [self.name, self.sources[0], self.sources[1]]
+    }
 }
 
 /// Kinds of metadata beside commits, for readers of that metadata.

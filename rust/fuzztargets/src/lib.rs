@@ -41,7 +41,7 @@ pub struct Target {
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 
 /// All targets: first the targets of single records, then the targets of whole files.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 26] = [
     record("chunk", revlogs::chunk),
     record("patch", records::patch),
     record("chain", revlogs::chain),
@@ -57,6 +57,9 @@ pub const TARGETS: [Target; 23] = [
     record("exact_commit", pushes::exact_commit),
     // the most directories of a value, which has few bytes for each
     Target { base_bytes: 96 << 20, ..record("exact_tree", pushes::exact_tree) },
+    record("hggit_commit", pushes::hggit_commit),
+    record("submodules", pushes::submodules),
+    record("decoder", pushes::decoder),
     record("pushed_tree", pushes::tree),
     file("revlog", revlogs::revlog),
     file("nodemap", maps::nodemap),

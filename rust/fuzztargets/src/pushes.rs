@@ -4,9 +4,13 @@ use std::convert::Infallible;
 use std::io;
 
 use dialect::exact::tree::{TreeStore, TreeValue, edited};
-use dialect::{ChangesetInput, Cinnabar, Dialect, ExactCommit, JudgedCommit, Reason, exact};
+use dialect::hggit::SubrepoSources;
+use dialect::{
+    ChangesetInput, Cinnabar, Decoder, Dialect, ExactCommit, HgGit, ImportSettings, ImportedExtras,
+    JudgedCommit, Reason, exact,
+};
 use git2hg::judge::tree;
-use git2hg::survey;
+use git2hg::{PipedDecoder, survey};
 use gitpack::Oid;
 use revlog::{Changeset, Node};
 
@@ -49,7 +53,7 @@ pub(crate) fn exact_tree(input: &[u8]) {
         changeset.extras().filter(|(key, _)| *key == exact::TREE).last(),
         Some((exact::TREE, &*stored))
     );
-    let _ = edited(&mut OneTree(content), Some(value.root), &[], Some(&value.edits));
+    let _ = edited(&mut OneTree(content), Some(value.root), &[], &[], Some(&value.edits));
 }
 
 struct OneTree<'a>(&'a [u8]);
@@ -66,6 +70,54 @@ impl TreeStore for OneTree<'_> {
     }
 }
 
+/// A commit object in hg-git's dialect. Its changeset stands for it, and comes back by its extra.
+pub(crate) fn hggit_commit(input: &[u8]) {
+    let rules = HgGit::IMPORT.expect("is there");
+    let texts = (rules.texts)(input, ImportSettings::default());
+    let text = |commit| {
+        let extras = ImportedExtras::Own { commit, tree: None };
+        texts.changeset(Node::NULL, &[], None, extras)
+    };
+    let plain = text(Some(&b""[..]));
+    let changeset = Changeset::parse(&plain).expect("is made here");
+    assert!(HgGit::stands_for(&changeset, input));
+    let judged = HgGit::judge(input);
+    assert!(judged.refused.is_some() || judged.tree.is_some());
+    let JudgedCommit { tree: Some(tree), parents, refused: None } = exact::judge(input) else {
+        return;
+    };
+    let oid = Oid::EMPTY_TREE;
+    let value = exact::commit_value(oid, input, &changeset, (tree, &parents));
+    let made = text(Some(&value));
+    let changeset = Changeset::parse(&made).expect("is made here");
+    let back = exact::commit(&changeset, (tree, &parents), HgGit::stands_for, |_| oid);
+    assert_eq!(back.map(|(_, content)| content).as_deref(), Some(input));
+}
+
+/// A `.gitmodules`, and files of subrepositories.
+pub(crate) fn submodules(input: &[u8]) {
+    let rules = HgGit::IMPORT.expect("is there");
+    let (modules, rest) = cut(input);
+    let (sub, state) = cut(rest);
+    let modules = (rules.gitmodules)(modules);
+    let sources = SubrepoSources {
+        modules: modules.as_deref(),
+        sub,
+        state,
+        parent_state: Some(state),
+        ..SubrepoSources::default()
+    };
+    let made = (rules.subrepo_files)(&sources);
+    assert_eq!(made.hides_modules, modules.is_some());
+}
+
+/// Answers of a decoder.
+pub(crate) fn decoder(input: &[u8]) {
+    let decoder = PipedDecoder::new(io::sink(), input);
+    while decoder.decode(b"x", b"y").is_some() {}
+    let _ = decoder.check();
+}
+
 /// A tree object. Each finding names one of its entries.
 pub(crate) fn tree(input: &[u8]) {
     let judged = tree::judge(input, false);
@@ -79,10 +131,15 @@ pub(crate) fn tree(input: &[u8]) {
 /// The output of two `git cat-file`: commits, and trees for any request.
 pub(crate) fn history(input: &[u8]) {
     let (commits, trees) = cut(input);
-    let Ok(found) = survey::<Cinnabar>(false, commits, io::sink(), trees, &|_| false) else {
-        return;
-    };
-    let refused: u64 = found.findings().iter().map(|finding| finding.commits).sum();
-    assert_eq!(found.refused().count() as u64, refused);
-    assert!(refused <= found.commits());
+    let watch = |_| false;
+    let all = [
+        survey::<Cinnabar>(false, commits, io::sink(), trees, &watch),
+        survey::<HgGit>(false, commits, io::sink(), trees, &watch),
+        survey::<HgGit>(true, commits, io::sink(), trees, &watch),
+    ];
+    for found in all.into_iter().flatten() {
+        let refused: u64 = found.findings().iter().map(|finding| finding.commits).sum();
+        assert_eq!(found.refused().count() as u64, refused);
+        assert!(refused <= found.commits());
+    }
 }

@@ -30,7 +30,7 @@ use parallel::hex::hex;
 use parallel::{Budget, Buffer};
 use revlog::{Changeset, Node, Revlog, node};
 
-use crate::build::commits::{ImportedFacts, Imports};
+use crate::build::commits::{ImportedFacts, Imports, is_part};
 use crate::build::copies::{CopySources, copies};
 use crate::build::files::{FileRevisions, NewText, nodes_of};
 use crate::build::manifestlines::{LineEdit, entry};
@@ -97,6 +97,8 @@ pub(crate) struct KnownParent {
     pub node: Node,
     pub manifest: Node,
     pub tree: Oid,
+    /// Whether the changeset is a part of an octopus.
+    pub is_part: bool,
 }
 
 /// A commit that is a changeset, as its children need it.
@@ -109,6 +111,14 @@ struct Converted {
     branch: Option<Arc<[u8]>>,
     /// More, if it is made as Mercurial's commit makes it.
     imported: Option<Arc<ImportedFacts>>,
+}
+
+/// Result of a builder.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub changesets: ChangesetPairs,
+    /// Commits that do not come back from their changesets.
+    pub foreign: Vec<Oid>,
 }
 
 /// Builder of changesets, commit by commit.
@@ -127,6 +137,7 @@ pub(crate) struct ChangesetBuilder<'a, W, R> {
     branch: Option<Arc<[u8]>>,
     known: HashMap<Oid, Converted>,
     made: ChangesetPairs,
+    foreign: Vec<Oid>,
     /// Nodes of new changesets. Several commits may have one, and one commit several.
     written: Vec<Node>,
     imports: Option<Imports<'a>>,
@@ -162,6 +173,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             branch: request.branch.map(Arc::from),
             known: HashMap::new(),
             made: Vec::new(),
+            foreign: Vec::new(),
             written: Vec::new(),
             imports: imports.transpose()?,
             progress,
@@ -188,7 +200,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let branch = changeset.extras().find(|(key, _)| *key == b"branch");
             let tree = tree.ok_or_else(|| wrong(&"its commit has no tree"))?;
             let manifest = changeset.manifest;
-            learned.push(KnownParent { oid: *oid, node: *node, manifest, tree });
+            let is_part = is_part(text);
+            learned.push(KnownParent { oid: *oid, node: *node, manifest, tree, is_part });
             let converted = Converted {
                 node: *node,
                 tree,
@@ -198,8 +211,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             };
             self.known.insert(*oid, converted);
         }
-        let pairs: Vec<(Oid, Node)> = known.iter().map(|it| (it.oid, it.node)).collect();
-        self.add_known_facts(&pairs)?;
+        self.add_known_facts(known)?;
         Ok(learned)
     }
 
@@ -208,9 +220,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.known.contains_key(oid)
     }
 
-    /// Whether changesets are made as Mercurial's commit makes them.
-    pub const fn is_import(&self) -> bool {
-        self.imports.is_some()
+    /// Whether commits need not come back from their changesets.
+    pub const fn is_lenient(&self) -> bool {
+        self.rules.is_lenient
     }
 
     /// Number of changesets made.
@@ -239,7 +251,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         changes: &CommitChanges,
     ) -> Result<Option<RefusedFile>> {
         if let CommitChanges::First(changes) = changes {
-            return Ok(self.commit(commit, changes)?.map(|path| (Reason::FileSize, path)));
+            return self.commit(commit, changes);
         }
         let parents: Vec<Converted> =
             commit.parents.iter().filter_map(|oid| self.known.get(oid)).cloned().collect();
@@ -279,7 +291,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
         let pair = [node_of(0), node_of(1)];
         let manifest = self.manifests.node(made.manifest);
-        let tree_value = self.tree_value(commit.oid, parents.first(), tree)?;
+        let tree_value = self.tree_value(commit.oid, parents.first(), tree, &[])?;
         let (oid, tree_value) = (commit.oid, tree_value.as_deref());
         let exact = ExactCommit { oid, tree, parents: &commit.parents, tree_value, octopus };
         let exact = self.rules.is_exact.then_some(exact);
@@ -315,12 +327,14 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         oid: Oid,
         parent: Option<&Converted>,
         root: Oid,
+        hidden: &[&[u8]],
     ) -> Result<Option<Vec<u8>>> {
         if !self.rules.is_exact {
             return Ok(None);
         }
         let mut read = |oid| Ok::<_, Error>(self.trees.get(oid)?.content.clone());
-        let edits = edits_between(parent.map(|parent| parent.tree), Some(root), &mut read)?;
+        let before = parent.map(|parent| parent.tree);
+        let edits = edits_between(before, Some(root), hidden, &mut read)?;
         if edits.is_empty() {
             return Ok(None);
         }
@@ -333,12 +347,12 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// # Errors
     ///
     /// [`Error::Output`] and [`Error::Scratch`].
-    pub fn write(mut self, out: &File) -> Result<ChangesetPairs> {
+    pub fn write(mut self, out: &File) -> Result<Written> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
         let len = self.changesets.len();
         self.changesets.copy(0, len, &mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
-        let (made, written) = (self.made, self.written);
+        let (changesets, foreign, written) = (self.made, self.foreign, self.written);
         let link_node = |link: u32| written[link as usize];
         let (mut bytes, mut delta) = (Vec::new(), Vec::new());
         for new in self.manifests.new_ones().to_vec() {
@@ -358,7 +372,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.files.write(link_node, &mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
         out.flush().map_err(Error::Output)?;
-        Ok(made)
+        Ok(Written { changesets, foreign })
     }
 
     /// An empty buffer within the budget.
@@ -426,7 +440,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 Some(node) if change.own_blob().is_none() => node,
                 _ => {
                     let content = self.next_content(*blob)?;
-                    let content = match accepted(path, content) {
+                    let content = match accepted(path, content, true) {
                         Ok(content) => content,
                         Err(reason) => return Ok(Applied::Refused((reason, path.clone()))),
                     };
@@ -496,9 +510,14 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     }
 }
 
-/// Content of a file, `None` if it is too long; or the reason to refuse it.
-fn accepted(path: &[u8], content: Option<Buffer>) -> std::result::Result<Buffer, Reason> {
+/// Content of a file, `None` if it is too long; or the reason to refuse it. Files of subrepositories are
+/// read if `is_judged`.
+fn accepted(
+    path: &[u8],
+    content: Option<Buffer>,
+    is_judged: bool,
+) -> std::result::Result<Buffer, Reason> {
     let content = content.ok_or(Reason::FileSize)?;
-    let are_readable = subrepositories::are_readable(path, &content);
+    let are_readable = !is_judged || subrepositories::are_readable(path, &content);
     if are_readable { Ok(content) } else { Err(Reason::Subrepositories) }
 }

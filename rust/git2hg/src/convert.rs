@@ -18,7 +18,7 @@ use parallel::Budget;
 use parallel::ordered::{self, Width};
 use revlog::RevlogKind;
 
-use crate::build::{ChangesetBuilder, LINK};
+use crate::build::{ChangesetBuilder, LINK, Written};
 use crate::error::{Error, Result};
 use crate::judge::Judge;
 use crate::judge::reasons::MOST_DETAIL;
@@ -43,11 +43,11 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
-    let rules = CommitRules::of::<D>(request.is_exact);
+    let rules = CommitRules::of::<D>(request.is_exact, request.round_trip);
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth).exact(request.is_exact);
-    if rules.import.is_some() {
+    if rules.is_lenient {
         trees = trees.lenient();
     }
     let budget = Budget::new(eighth * 3, request.dir);
@@ -61,14 +61,8 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let mut prefetch = Prefetch::new(rules, pipes.commits, &trees, blobs, roots, memory);
     let windows = std::iter::from_fn(|| prefetch.next().transpose());
     let limit_bytes = limit_bytes(request.memory_bytes);
-    let mut converter = Converter {
-        builder,
-        judge: None,
-        refused: None,
-        request,
-        limit_bytes,
-        progress: &progress,
-    };
+    let mut converter =
+        Converter { builder, judge: None, refused: None, limit_bytes, progress: &progress };
     ordered::run(
         // most windows take half of the memory at most, as they are counted
         Width { threads: 1, window_bytes: request.memory_bytes as u64 },
@@ -80,33 +74,33 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     )?;
     let Converter { builder, judge, refused, .. } = converter;
     if let Some(refused) = refused {
-        return Ok(Conversion { changesets: Vec::new(), refused: vec![refused] });
+        return Ok(Conversion { refused: vec![refused], ..Conversion::default() });
     }
     if let Some(judge) = judge {
         let refused = refusals(judge, &trees, limit_bytes, &progress)?;
-        return Ok(Conversion { changesets: Vec::new(), refused });
+        return Ok(Conversion { refused, ..Conversion::default() });
     }
     if watch(ConversionStage::Write, builder.len() as u64) {
         return Err(Error::Cancelled);
     }
     let start = (&*out).stream_position().map_err(Error::Output)?;
-    let changesets = builder.write(out)?;
-    if !request.round_trip {
-        return Ok(Conversion { changesets, refused: Vec::new() });
-    }
-    parallel::trim(); // the round trip has the same memory
-    let fault =
-        verify::<D>((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?;
+    let Written { changesets, foreign } = builder.write(out)?;
+    let fault = if request.round_trip {
+        parallel::trim(); // the round trip has the same memory
+        verify::<D>((out, start), (request, &revlog), &parents, &trees, &changesets, watch)?
+    } else {
+        None
+    };
     Ok(match fault {
         None => {
             let changesets = changesets.into_iter().filter(|(oid, _)| *oid != LINK).collect();
-            Conversion { changesets, refused: Vec::new() }
+            Conversion { changesets, foreign, refused: Vec::new() }
         }
         Some(Fault { oid, message }) => {
             let first = changesets.first().map_or(Oid::EMPTY_TREE, |(oid, _)| *oid);
             let (oid, reason) = (oid.unwrap_or(first), Reason::Differs);
             let refusal = Refusal { oid, reason, detail: message.into_bytes() };
-            Conversion { changesets: Vec::new(), refused: vec![refusal] }
+            Conversion { refused: vec![refusal], ..Conversion::default() }
         }
     })
 }
@@ -118,7 +112,6 @@ struct Converter<'a, W, R> {
     judge: Option<Judge>,
     /// First refused commit, if the dialect does not judge the others.
     refused: Option<Refusal>,
-    request: &'a ConversionRequest<'a>,
     /// Memory limit of all file revisions.
     limit_bytes: usize,
     progress: &'a ConversionProgress<'a>,
@@ -137,7 +130,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             for changes in changes {
                 let Some((commit, after)) = rest.split_first() else { break };
                 rest = after;
-                if let Some(path) = changes.left_out().filter(|_| self.request.round_trip) {
+                if let Some(path) = changes.left_out().filter(|_| !self.builder.is_lenient()) {
                     let refused = Some((Reason::Path, path));
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
                     break;
@@ -158,7 +151,7 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
     }
 
     fn judge(&mut self, oid: Oid, judged: &JudgedCommit<'_>) -> Result<()> {
-        if self.builder.is_import() {
+        if self.builder.is_lenient() {
             let refusal = |(reason, detail): (Reason, &[u8])| Refusal {
                 oid,
                 reason,

@@ -178,7 +178,7 @@ impl Verdicts {
             let has_extra = trees.iter().flatten().any(|tree| self.trees.has_extra(tree));
             if reason.is_none() && has_extra {
                 let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.clone());
-                count += u64::from(!edits_between(before, commit.tree, &mut read)?.is_empty());
+                count += u64::from(!edits_between(before, commit.tree, &[], &mut read)?.is_empty());
             }
         }
         Ok(count)

@@ -73,6 +73,8 @@ pub struct Refusal {
 pub struct Conversion {
     /// Commits and their changesets, parents first. Empty if any commit is refused.
     pub changesets: Vec<(Oid, Node)>,
+    /// Commits that do not come back from their changesets.
+    pub foreign: Vec<Oid>,
     /// Refused commits.
     pub refused: Vec<Refusal>,
 }

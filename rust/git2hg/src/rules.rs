@@ -1,6 +1,6 @@
 //! The half of a dialect that conversions to Mercurial need, as values.
 
-use dialect::{ChangesetInput, CopyRule, Dialect, ImportRules, JudgedCommit, exact};
+use dialect::{ChangesetInput, CopyRule, Dialect, ImportRules, InheritedFile, JudgedCommit, exact};
 use gitpack::Oid;
 
 /// Rules for commits.
@@ -8,19 +8,47 @@ use gitpack::Oid;
 pub(crate) struct CommitRules {
     /// Whether extras keep the parts that changesets cannot express.
     pub is_exact: bool,
+    /// Whether commits need not come back from their changesets.
+    pub is_lenient: bool,
     pub judge: fn(&[u8]) -> JudgedCommit<'_>,
     pub changeset: fn(&[u8], &ChangesetInput<'_>) -> Option<Vec<u8>>,
     pub copies: CopyRule,
+    inherited: Option<InheritedFile>,
     /// Rules for changesets that are made as Mercurial's commit makes them, instead of `changeset`.
     pub import: Option<ImportRules>,
 }
 
+/// Verdict on a commit that comes back from its changeset, or with an extra.
+fn judge_with_extras<D: Dialect>(content: &[u8]) -> JudgedCommit<'_> {
+    let judged = D::judge(content);
+    if judged.refused.is_some() { exact::judge(content) } else { judged }
+}
+
 impl CommitRules {
-    /// Rules of a dialect, with extras or without.
-    pub fn of<D: Dialect>(is_exact: bool) -> Self {
-        let judge = if is_exact { exact::judge } else { D::judge };
+    /// Rules of a dialect, with extras or without. Without `round_trip`, commits need not come back.
+    pub fn of<D: Dialect>(is_exact: bool, round_trip: bool) -> Self {
+        let judge = match D::IMPORT {
+            Some(_) if is_exact => judge_with_extras::<D>,
+            None if is_exact => exact::judge,
+            Some(import) if !round_trip => import.judge,
+            _ => D::judge,
+        };
         let (changeset, copies, import) = (D::changeset, D::COPIES, D::IMPORT);
-        Self { is_exact, judge, changeset, copies, import }
+        let is_lenient = import.is_some() && !is_exact && !round_trip;
+        Self { is_exact, is_lenient, judge, changeset, copies, inherited: D::INHERITED, import }
+    }
+
+    /// Whether a file with this path can be in a changeset; others are left out, or refused.
+    pub fn accepts(self, rules: ImportRules, path: &[u8]) -> bool {
+        if self.is_lenient {
+            return (rules.accepts)(path);
+        }
+        (rules.accepts_exactly)(path) && (self.is_exact || !self.hidden().any(|it| it == path))
+    }
+
+    /// Files in the root directory that trees do not have from their manifests.
+    pub fn hidden(self) -> impl Iterator<Item = &'static [u8]> {
+        self.inherited.into_iter().flat_map(InheritedFile::hidden)
     }
 
     /// Parents whose trees are compared with the child's tree.

@@ -120,7 +120,7 @@ pub fn survey<D: Dialect>(
             Ok(())
         }
     };
-    let rules = CommitRules::of::<D>(is_exact);
+    let rules = CommitRules::of::<D>(is_exact, true);
     let (mut judge, mut commits, mut count) = (Judge::default(), Answers::new(commits), 0);
     let mut seen = TreeReasons::default();
     let mut kept: HashSet<Oid> = HashSet::new();

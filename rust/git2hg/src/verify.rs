@@ -36,11 +36,13 @@ pub(crate) use self::fault::Fault;
 use self::fault::{Problem, VerifyResult, fault};
 use self::hashes::{HashBatch, UnverifiedText};
 use self::trees::ManifestTrees;
+use crate::build::commits::NO_PART;
 use crate::build::{KnownParent, LINK};
 use crate::error::{Error, Result};
 use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
 use crate::request::ConversionRequest;
+use crate::rules::CommitRules;
 
 /// Exports the changesets of the changegroup from `start` on in `file`. They have to give the
 /// commits of `expected`. Returns the first fault.
@@ -105,10 +107,16 @@ impl<D: Dialect> RoundTrip<'_, D> {
         let mut roots = ManifestTrees::new(self.manifest, manifests, contents, self.known);
         let mut commits = CommitsByNode::new();
         let mut taken: HashSet<Oid> = HashSet::new();
-        for KnownParent { oid, node, manifest, tree } in self.known {
+        for KnownParent { oid, node, manifest, tree, is_part } in self.known {
             commits.insert(
                 *node,
-                Shown { commit: *oid, manifest: *manifest, tree: *tree, linked: Vec::new() },
+                Shown {
+                    commit: Some(*oid),
+                    manifest: *manifest,
+                    tree: *tree,
+                    is_part: *is_part,
+                    link: None,
+                },
             );
             taken.insert(*oid);
         }
@@ -123,9 +131,12 @@ impl<D: Dialect> RoundTrip<'_, D> {
                 is_full |= hashes.add(*oid, manifest.clone());
             }
             let done = found.and_then(|Found { shown, .. }| {
-                let found = shown.commit;
-                if *oid != LINK && (found != *oid || !taken.insert(found)) {
-                    return Err(fault(format!("it is exported as {found}")));
+                match shown.commit {
+                    Some(found) if *oid != LINK && (found != *oid || !taken.insert(found)) => {
+                        return Err(fault(format!("it is exported as {found}")));
+                    }
+                    None if *oid != LINK => return Err(fault("it has no commit")),
+                    _ => {}
                 }
                 if commits.insert(*node, shown).is_some() {
                     return Err(fault("its changeset is that of another commit"));
@@ -148,11 +159,22 @@ type CommitsByNode = HashMap<Node, Shown>;
 
 /// Commit of a changeset, as its children need it.
 struct Shown {
-    commit: Oid,
+    commit: Option<Oid>,
     manifest: Node,
     tree: Oid,
-    /// Parents that a later merge has in its place.
-    linked: Vec<Oid>,
+    /// Whether it is a part of an octopus.
+    is_part: bool,
+    /// More, if it merges parents for a later changeset.
+    link: Option<Box<Linked>>,
+}
+
+/// Changeset between the parents of a commit.
+struct Linked {
+    text: Vec<u8>,
+    /// Its parents.
+    pair: Vec<ParentCommit>,
+    /// The parents of the commit that it stands for.
+    parents: Vec<ParentCommit>,
 }
 
 /// Commit of a changeset.
@@ -174,27 +196,36 @@ fn changeset<D: Dialect>(
     let mut known_parents = Vec::with_capacity(2);
     let mut manifests = Vec::with_capacity(2);
     let mut before = None;
-    let mut in_git: Vec<Oid> = Vec::with_capacity(2);
+    let mut in_git: Vec<ParentCommit> = Vec::with_capacity(2);
     for parent in &there {
         let known = commits.get(parent);
-        let Shown { commit, manifest, tree, linked } =
+        let Shown { commit, manifest, tree, link, .. } =
             known.ok_or_else(|| fault(format!("parent {parent} is not known")))?;
-        known_parents.push(ParentCommit { node: *parent, commit: Some(*commit) });
+        let own = ParentCommit { node: *parent, commit: *commit };
+        known_parents.push(own);
         manifests.push(*manifest);
         before.get_or_insert(*tree);
-        in_git.extend(if linked.is_empty() { std::slice::from_ref(commit) } else { linked });
+        in_git.extend_from_slice(match link {
+            Some(link) => &link.parents,
+            None => std::slice::from_ref(&own),
+        });
     }
     let first = manifests.first().copied().unwrap_or(Node::NULL);
     let root = if is_exact {
         let value = TreeValue::of(&changeset);
-        roots.exact(changeset.manifest, (first, before), value.as_ref(), trees)?
+        let hidden: Vec<&[u8]> = CommitRules::of::<D>(true, true).hidden().collect();
+        roots.exact(changeset.manifest, (first, before), (value.as_ref(), &hidden), trees)?
     } else {
         roots.of(changeset.manifest, first, trees)?
     };
     let is_merge = manifests.get(1).is_some_and(|second| *second != first);
     if let Some(changed) = root.changed.filter(|_| !is_merge) {
         let listed = changeset.files.split(|&byte| byte == b'\n').filter(|path| !path.is_empty());
-        if !listed.eq(changed.iter().map(|path| &**path)) {
+        // Mercurial's commit lists a file with a new revision that its first parent has, too
+        let mut listed = listed.filter(|path| {
+            D::IMPORT.is_none() || changed.binary_search_by(|it| (**it).cmp(path)).is_ok()
+        });
+        if !listed.by_ref().eq(changed.iter().map(|path| &**path)) {
             return Err(fault("it lists other files than its manifest changes"));
         }
     }
@@ -202,34 +233,52 @@ fn changeset<D: Dialect>(
         let head = object_header(ObjectKind::Commit, content.len() as u64);
         Oid::from_bytes(digest_one(Message { head: &head, body: content }))
     };
-    let named = exact::commit(&changeset, (root.tree, &in_git), D::stands_for, oid_of);
-    let oid = if let Some((oid, _)) = named {
-        oid
+    let oids: Vec<Oid> = in_git.iter().filter_map(|parent| parent.commit).collect();
+    let named = exact::commit(&changeset, (root.tree, &oids), D::stands_for, oid_of);
+    let part = Octopus::of(&changeset);
+    let is_link = part == Some(Octopus::Link);
+    let commit = if let Some((oid, _)) = named {
+        Some(oid)
     } else {
         let mut content = Vec::with_capacity(text.len() + 256);
         let input =
             CommitInput { node, changeset: &changeset, tree: root.tree, parents: &known_parents };
-        if !matches!(dialect.write_commit(&input, &NoHistory, &mut content), Ok(true)) {
-            return Err(fault("it has no commit"));
+        let copies = if D::READS_COPIES && !is_link {
+            let listed: Vec<&[u8]> =
+                changeset.files.split(|&byte| byte == b'\n').filter(|it| !it.is_empty()).collect();
+            roots.copies(changeset.manifest, &manifests, &listed)?
+        } else {
+            Vec::new()
+        };
+        let history = GroupHistory { copies, commits };
+        match dialect.write_commit(&input, &history, &mut content) {
+            Ok(has_commit) => has_commit.then(|| oid_of(&content)),
+            Err(Unreadable) => return Err(fault("it merges a merge of several parents")),
         }
-        oid_of(&content)
     };
-    let is_link = Octopus::of(&changeset) == Some(Octopus::Link);
-    let linked = if is_link { in_git } else { Vec::new() };
-    let shown = Shown { commit: oid, manifest: changeset.manifest, tree: root.tree, linked };
-    Ok(Found { shown, made: root.made })
+    let (manifest, tree, is_part) = (changeset.manifest, root.tree, part.is_some());
+    let link = is_link
+        .then(|| Box::new(Linked { text: text.to_vec(), pair: known_parents, parents: in_git }));
+    Ok(Found { shown: Shown { commit, manifest, tree, is_part, link }, made: root.made })
 }
 
-/// No history: a changegroup verifies dialects only whose commits come from their changesets.
-struct NoHistory;
+/// History of a changeset in a changegroup.
+struct GroupHistory<'a> {
+    copies: Vec<CopySource>,
+    commits: &'a CommitsByNode,
+}
 
-impl ChangesetHistory for NoHistory {
+impl ChangesetHistory for GroupHistory<'_> {
     fn copies(&self) -> Result<Vec<CopySource>, Unreadable> {
-        Err(Unreadable)
+        Ok(self.copies.clone())
     }
 
-    fn ancestor(&self, _node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
-        Err(Unreadable)
+    fn ancestor(&self, node: &Node) -> Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
+        match self.commits.get(node) {
+            Some(Shown { link: Some(link), .. }) => Ok((link.text.clone(), link.pair.clone())),
+            Some(Shown { is_part: false, .. }) => Ok((NO_PART.to_vec(), Vec::new())),
+            _ => Err(Unreadable),
+        }
     }
 }
 

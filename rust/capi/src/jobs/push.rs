@@ -74,7 +74,12 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         .flatten()
         .collect();
     let refused: Vec<_> = converted.refused.iter().map(refusal).collect();
-    Ok(Fields::default().with("changesets", &changesets[..]).with("refused", refused).encode())
+    let foreign: Vec<u8> = converted.foreign.iter().flat_map(|oid| *oid.as_bytes()).collect();
+    let answer = Fields::default()
+        .with("changesets", &changesets[..])
+        .with("foreign", &foreign[..])
+        .with("refused", refused);
+    Ok(answer.encode())
 }
 
 /// Pipes of a decoder, duplicated: a decoder needs them for as long as the conversion.

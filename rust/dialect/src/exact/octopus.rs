@@ -66,7 +66,9 @@ pub fn linked_parents(
         let (text, above) = history.ancestor(&link.node)?;
         let part = Changeset::parse(&text).ok().and_then(|changeset| Octopus::of(&changeset));
         if part == Some(Octopus::Link) && above.len() == 2 {
-            found.pop();
+            if link.commit.is_some() {
+                found.pop();
+            }
             found.extend(above.iter().filter_map(|parent| parent.commit));
             last = above.get(1).copied();
         }

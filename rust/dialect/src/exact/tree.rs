@@ -79,6 +79,9 @@ const fn mode_of(flag: Flag) -> &'static [u8] {
 /// File of a directory or of a tree: its flag and its blob.
 pub type TrackedFile = (Flag, Oid);
 
+/// Changed file with its path; `None` if it is removed.
+pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
+
 /// Mode and id of an entry.
 pub type TreeItem = (Box<[u8]>, Oid);
 
@@ -180,18 +183,25 @@ impl Entries {
     }
 
     /// Applies an edit of the extra. `None` if it would change a file, or a directory with entries.
-    fn edit(&mut self, edit: &ExtraEdit) -> Option<()> {
+    /// A hidden file may become the manifest's, or go.
+    fn edit(&mut self, edit: &ExtraEdit, hidden: Option<HiddenFile<'_>>) -> Option<()> {
         let ExtraEdit { mode, name, oid } = edit;
         let before = self.kind(name);
+        let is_hidden = hidden.is_some() && matches!(before, None | Some(TreeEntryKind::File(_)));
         if &**mode == REMOVAL {
             return self
                 .0
                 .remove(name)
-                .filter(|_| before == Some(TreeEntryKind::Other))
+                .filter(|_| before == Some(TreeEntryKind::Other) || is_hidden)
                 .map(|_| ());
         }
         let kind = kind_of(mode, oid)?;
         let fits = match (before, kind) {
+            (_, TreeEntryKind::File(flag))
+                if is_hidden && hidden.and_then(|hidden| hidden.file) == Some((flag, *oid)) =>
+            {
+                true
+            }
             (None | Some(TreeEntryKind::Other), TreeEntryKind::Other) => *oid.as_bytes() != [0; 20],
             (Some(before), kind) => before == kind && self.0.get(name)?.1 == *oid,
             (None, _) => false,
@@ -394,8 +404,28 @@ pub trait TreeStore {
     fn write(&mut self, content: Vec<u8>) -> Oid;
 }
 
+/// File in the root directory of a manifest that its tree does not have by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct HiddenFile<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// The file, if the manifest has it.
+    pub file: Option<TrackedFile>,
+}
+
+impl HiddenFile<'_> {
+    /// Whether a tree has the file of its manifest.
+    #[must_use]
+    pub fn is_shown(&self, entries: &TreeEntries) -> bool {
+        let shown = entries.get(self.name).and_then(file_of);
+        shown.is_some() && shown == self.file
+    }
+}
+
 /// Tree that is made of `base`, the tree of the first parent, by changes of files, ascending by
 /// path, and by edits of the extra. `None` if it has no entries.
+///
+/// Edits may show hidden files. Their changes count if the first parent's tree shows them.
 ///
 /// # Errors
 ///
@@ -403,17 +433,18 @@ pub trait TreeStore {
 pub fn edited<S: TreeStore>(
     store: &mut S,
     base: Option<Oid>,
-    changes: &[(&[u8], Option<TrackedFile>)],
+    changes: &[FileEdit<'_>],
+    hidden: &[HiddenFile<'_>],
     edits: Option<&DirectoryEdits>,
 ) -> Result<Option<Oid>, TreeProblem<S::Error>> {
-    directory(store, &mut Vec::new(), base, changes, edits)
+    directory(store, &mut Vec::new(), base, (changes, hidden), edits)
 }
 
 fn directory<S: TreeStore>(
     store: &mut S,
     path: &mut Vec<u8>,
     base: Option<Oid>,
-    changes: &[(&[u8], Option<TrackedFile>)],
+    (changes, hidden): (&[FileEdit<'_>], &[HiddenFile<'_>]),
     edits: Option<&DirectoryEdits>,
 ) -> Result<Option<Oid>, TreeProblem<S::Error>> {
     let mut entries = match base {
@@ -445,7 +476,8 @@ fn directory<S: TreeStore>(
         path.extend_from_slice(name);
         let edits = edits.and_then(|edits| edits.below.get(name));
         // changes of one directory are in a row
-        let made = directory(store, path, entries.directory(name), &changes[from..to], edits)?;
+        let below = (&changes[from..to], &[][..]);
+        let made = directory(store, path, entries.directory(name), below, edits)?;
         path.truncate(len);
         // a directory of the extra alone does not replace a file
         let is_file = matches!(entries.kind(name), Some(TreeEntryKind::File(_)));
@@ -461,7 +493,8 @@ fn directory<S: TreeStore>(
         }
     }
     for edit in edits.iter().flat_map(|edits| &edits.edits) {
-        entries.edit(edit).ok_or(TreeProblem::Unfit)?;
+        let hidden = hidden.iter().find(|hidden| *hidden.name == *edit.name).copied();
+        entries.edit(edit, hidden).ok_or(TreeProblem::Unfit)?;
     }
     if entries.0.is_empty() {
         return Ok(None);
@@ -470,7 +503,8 @@ fn directory<S: TreeStore>(
 }
 
 /// Edits that the tree `new` needs beside the changes of files from `old`, the tree of the first
-/// parent. Equal directories are not read.
+/// parent. Equal directories are not read. Changes of the files `hidden` in the root directory do
+/// not count.
 ///
 /// # Errors
 ///
@@ -478,6 +512,7 @@ fn directory<S: TreeStore>(
 pub fn edits_between<E>(
     old: Option<Oid>,
     new: Option<Oid>,
+    hidden: &[&[u8]],
     read: &mut impl FnMut(Oid) -> Result<Vec<u8>, E>,
 ) -> Result<DirectoryEdits, E> {
     let mut found = DirectoryEdits::default();
@@ -506,7 +541,7 @@ pub fn edits_between<E>(
         if !matches!(kinds.1, Some(TreeEntryKind::File(_)))
             && (one.directory(name).is_some() || two.directory(name).is_some())
         {
-            let below = edits_between(one.directory(name), two.directory(name), read)?;
+            let below = edits_between(one.directory(name), two.directory(name), &[], read)?;
             if !below.is_empty() {
                 found.below.insert(name.clone(), below);
             }
@@ -516,7 +551,9 @@ pub fn edits_between<E>(
             (Some(TreeEntryKind::File(flag)), Some((_, oid))) => Some((flag, *oid)),
             _ => None,
         };
-        computed.set_file(name, file);
+        if !hidden.contains(&&**name) {
+            computed.set_file(name, file);
+        }
         if computed.0.get(name) != after {
             let (mode, oid) = after.cloned().unwrap_or((REMOVAL.into(), Oid::from_bytes([0; 20])));
             found.edits.push(ExtraEdit { mode, name: name.clone(), oid });
@@ -626,12 +663,12 @@ mod tests {
             store.write(Vec::new());
             let (old, new) = (written(&mut store, &old), written(&mut store, &new));
             let mut read = |oid: Oid| Ok::<_, std::convert::Infallible>(store.0[&oid].clone());
-            let Ok(edits) = edits_between(Some(old), Some(new), &mut read);
+            let Ok(edits) = edits_between(Some(old), Some(new), &[], &mut read);
             let changes = changes(&store, old, new);
             let changes: Vec<_> = changes.iter().map(|(path, file)| (&**path, *file)).collect();
             let value = stored(new, edits);
             let edits = (!value.edits.is_empty()).then_some(&value.edits);
-            let back = edited(&mut store, Some(old), &changes, edits).expect("fits");
+            let back = edited(&mut store, Some(old), &changes, &[], edits).expect("fits");
             prop_assert_eq!(back.unwrap_or(Oid::EMPTY_TREE), new);
         }
 
@@ -650,7 +687,7 @@ mod tests {
                 let name = name.as_bytes().into();
                 edits.at(path.as_bytes(), &mut 99).expect("is short").edits.push(ExtraEdit { mode, name, oid });
             }
-            if let Ok(Some(new)) = edited(&mut store, Some(old), &[], Some(&edits)) {
+            if let Ok(Some(new)) = edited(&mut store, Some(old), &[], &[], Some(&edits)) {
                 prop_assert_eq!(changes(&store, old, new), Changes::new());
             }
         }

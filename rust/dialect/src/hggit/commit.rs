@@ -10,14 +10,14 @@ use super::delta::apply;
 use super::identity::{Ident, is_line};
 use super::texts::{Extras, extras, push_quoted, to_utf8, unquote};
 use crate::cinnabar::commit::push_tree_and_parents;
-use crate::{ChangesetHistory, CommitInput, ParentCommit, Unreadable};
+use crate::{ChangesetHistory, CommitInput, ParentCommit, Unreadable, exact};
 
 /// Most parents of a commit; a longer chain of changesets is no octopus.
 const MOST_PARENTS: usize = 256;
 /// Extra of the changesets of an octopus.
-const OCTOPUS: &[u8] = b"hg-git";
+pub(super) const OCTOPUS: &[u8] = b"hg-git";
 /// Extra that tells where renames come from.
-const RENAME_SOURCE: &[u8] = b"hg-git-rename-source";
+pub(super) const RENAME_SOURCE: &[u8] = b"hg-git-rename-source";
 
 /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit.
 ///
@@ -121,8 +121,16 @@ impl<'a> SortedExtras<'a> {
         let (mut headers, mut others) = (Vec::new(), Vec::new());
         for (key, value) in extras {
             match &**key {
-                b"author" | b"committer" | b"encoding" | b"message" | b"branch" | b"gpgsig"
-                | OCTOPUS | RENAME_SOURCE => {}
+                b"author"
+                | b"committer"
+                | b"encoding"
+                | b"message"
+                | b"branch"
+                | b"gpgsig"
+                | OCTOPUS
+                | RENAME_SOURCE
+                | exact::COMMIT
+                | exact::TREE => {}
                 key => match Header::of(key, value) {
                     Some(header) => headers.push(header),
                     None => others.push((key, &**value)),

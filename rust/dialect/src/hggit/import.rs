@@ -4,10 +4,12 @@
 //! has a placeholder: `docs/decisions/hggit-import.rst` lists these cases.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use gitpack::Oid;
 use revlog::Node;
 
+use super::commit::{OCTOPUS, RENAME_SOURCE};
 use super::difflib::delta;
 use super::metadata::HgMetadata;
 use super::texts::{to_utf8, unquote};
@@ -96,13 +98,17 @@ impl<'a> ParsedCommit<'a> {
 
     /// Texts of the changeset.
     pub fn texts(&self, settings: ImportSettings<'_>) -> ImportedCommit {
-        let HgMetadata { message, renames, branch, mut extras } =
+        let HgMetadata { message, renames, branch, mut extras, git_headers } =
             HgMetadata::of(self.message, &self.others);
+        let mut of_commit: BTreeSet<Vec<u8>> = git_headers.into_iter().collect();
         let mut set = |key: &[u8], value: Vec<u8>| {
+            if !matches!(key, RENAME_SOURCE | BRANCH | OCTOPUS) {
+                of_commit.insert(key.to_vec());
+            }
             extras.insert(key.to_vec(), value);
         };
         if renames.is_none() {
-            set(b"hg-git-rename-source", b"git".to_vec());
+            set(RENAME_SOURCE, b"git".to_vec());
         }
         let description = description(&self.as_utf8(message, settings));
         let mut base = description.clone();
@@ -130,9 +136,9 @@ impl<'a> ParsedCommit<'a> {
                 set(key, value.to_vec());
             }
         }
-        let extras_between = [(b"hg-git".to_vec(), b"octopus".to_vec())].into();
+        let extras_between = [(OCTOPUS.to_vec(), b"octopus".to_vec())].into();
         if self.parents.len() > 2 {
-            set(b"hg-git", b"octopus-done".to_vec());
+            set(OCTOPUS, b"octopus-done".to_vec());
         }
         ImportedCommit {
             user: one_line(if readable.is_empty() { settings.user } else { &readable }),
@@ -140,6 +146,7 @@ impl<'a> ParsedCommit<'a> {
             west_seconds: self.author.as_ref().map_or(0, |author| -author.east_seconds),
             description,
             extras,
+            of_commit,
             extras_between,
             sources: renames.unwrap_or_default(),
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::texts::{push_quoted, unquote};
 
 /// Separator between message and metadata.
-const CUT: &[u8] = b"\n--HG--\n";
+pub(super) const CUT: &[u8] = b"\n--HG--\n";
 
 /// Metadata of a commit.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub(super) struct HgMetadata<'a> {
     pub renames: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub branch: Option<&'a [u8]>,
     pub extras: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Keys of those that are headers of git.
+    pub git_headers: Vec<Vec<u8>>,
 }
 
 impl<'a> HgMetadata<'a> {
@@ -36,6 +38,7 @@ impl<'a> HgMetadata<'a> {
                 continue;
             }
             let key = [format!("GIT{count}-").as_bytes(), field].concat();
+            found.git_headers.push(quoted(&key));
             found.extras.insert(quoted(&key), quoted(value));
             count += 1;
         }

@@ -10,25 +10,31 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use dialect::hggit::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
-use dialect::{ImportRules, ImportSettings, ImportedCommit};
+use dialect::{
+    ChangesetHistory, CommitInput, CopySource, ImportRules, ImportSettings, ImportedCommit,
+    ImportedExtras, ParentCommit, Unreadable, exact,
+};
 use gitpack::Oid;
 use parallel::Buffer;
 
 use revlog::manifest::Flag;
 use revlog::node::node_of;
-use revlog::{Node, RevlogKind, Store, copy_source, split_metadata};
+use revlog::{Changeset, Node, RevlogKind, Store, copy_source, split_metadata};
 
 use crate::build::filelogs::{FileHistory, StoredFilelogs, blob_of};
 use crate::build::files::{NewText, RevisionContent};
 use crate::build::graph::ChangesetGraph;
 use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
 use crate::build::manifests::Number;
-use crate::build::{ChangesetBuilder, Converted, MOST_HASHED, TextsOfCommit};
+use crate::build::{
+    ChangesetBuilder, Converted, LINK, MOST_HASHED, RefusedFile, TextsOfCommit, accepted,
+};
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::read::commits::WindowCommit;
 use crate::read::diff::{Change, FirstParentChanges, RootFiles};
-use crate::read::trees::EntryKind;
+use crate::read::trees::{EntryKind, entries};
+use crate::request::KnownChangeset;
 
 const MODULES: &[u8] = b".gitmodules";
 const SUB: &[u8] = b".hgsub";
@@ -54,6 +60,8 @@ pub(crate) struct ImportedFacts {
     above: [Number; 2],
     /// Files in the root directory of its tree.
     root: RootFiles,
+    /// Whether an octopus cannot be told from those that it merges.
+    is_part: bool,
 }
 
 /// Changed file of a commit.
@@ -95,19 +103,73 @@ struct Parents<'a> {
 struct CommittedFiles {
     manifest: Number,
     listed: Vec<Box<[u8]>>,
+    copies: Vec<CopySource>,
 }
 
-/// A file is too long; its path.
-struct TooLong(Box<[u8]>);
+/// Changeset between the parents of a commit.
+struct Link {
+    node: Node,
+    text: Vec<u8>,
+    parents: Vec<ParentCommit>,
+}
 
-type Committed<T> = Result<Result<T, TooLong>>;
+/// The history of a changeset, as far as its commit depends on it.
+struct NewHistory<'a> {
+    copies: &'a [CopySource],
+    links: &'a [Link],
+    /// Whether the parents tell the commit.
+    is_plain: bool,
+}
 
-/// Passes on that a file is too long.
+impl ChangesetHistory for NewHistory<'_> {
+    fn copies(&self) -> std::result::Result<Vec<CopySource>, Unreadable> {
+        Ok(self.copies.to_vec())
+    }
+
+    fn ancestor(
+        &self,
+        node: &Node,
+    ) -> std::result::Result<(Vec<u8>, Vec<ParentCommit>), Unreadable> {
+        match self.links.iter().find(|link| link.node == *node) {
+            Some(Link { text, parents, .. }) => Ok((text.clone(), parents.clone())),
+            None if self.is_plain => Ok((NO_PART.to_vec(), Vec::new())),
+            None => Err(Unreadable),
+        }
+    }
+}
+
+/// Text of any changeset that is no part of an octopus.
+pub(crate) const NO_PART: &[u8] = b"0000000000000000000000000000000000000000\n\n0 0\n\n";
+
+/// Parents of a changeset of a commit, which are those of the commit at `places`.
+fn parents_in_git(
+    commit: &WindowCommit,
+    parents: [Option<&Converted>; 2],
+    places: [Option<usize>; 2],
+) -> Vec<ParentCommit> {
+    let parent = |(parent, at): (Option<&Converted>, Option<usize>)| {
+        let commit = at.and_then(|at| commit.parents.get(at)).copied();
+        Some(ParentCommit { node: parent?.node, commit })
+    };
+    parents.into_iter().zip(places).filter_map(parent).collect()
+}
+
+/// Whether a changeset is a part of an octopus to hg-git.
+pub(crate) fn is_part(text: &[u8]) -> bool {
+    Changeset::parse(text).is_ok_and(|changeset| exact::Octopus::of(&changeset).is_some())
+}
+
+/// A refusal.
+struct Refused(RefusedFile);
+
+type Committed<T> = Result<Result<T, Refused>>;
+
+/// Passes on a refusal.
 macro_rules! within {
     ($made:expr) => {
         match $made {
             Ok(made) => made,
-            Err(path) => return Ok(Err(path)),
+            Err(refused) => return Ok(Err(refused)),
         }
     };
 }
@@ -130,10 +192,12 @@ impl<'a> Imports<'a> {
 
 impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// Adds facts about parents that are changesets already, for their children.
-    pub(super) fn add_known_facts(&mut self, known: &[(Oid, Node)]) -> Result<()> {
+    pub(super) fn add_known_facts(&mut self, known: &[KnownChangeset<'_>]) -> Result<()> {
         let Some(imports) = &mut self.imports else { return Ok(()) };
-        let nodes: Vec<Node> = known.iter().map(|(_, node)| *node).collect();
-        for ((oid, _), number) in known.iter().zip(imports.graph.stored(&nodes)?) {
+        let nodes: Vec<Node> = known.iter().map(|known| known.node).collect();
+        for (KnownChangeset { oid, text, .. }, number) in
+            known.iter().zip(imports.graph.stored(&nodes)?)
+        {
             let mut above = [None; 2];
             for (place, parent) in above.iter_mut().zip(imports.graph.parents(number)) {
                 if let Some(parent) = parent {
@@ -143,17 +207,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let Some(converted) = self.known.get_mut(oid) else { continue };
             let tree = self.trees.get(converted.tree)?;
             let root = RootFiles::of(self.trees, &tree.content);
-            converted.imported = Some(Arc::new(ImportedFacts { number, above, root }));
+            let facts = ImportedFacts { number, above, root, is_part: is_part(text) };
+            converted.imported = Some(Arc::new(facts));
         }
         Ok(())
     }
 
-    /// Makes the changesets of a commit, or returns the path of a file that is too long.
+    /// Makes the changesets of a commit, or refuses it for a file.
     pub(super) fn commit(
         &mut self,
         commit: &WindowCommit,
         changes: &FirstParentChanges,
-    ) -> Result<Option<Box<[u8]>>> {
+    ) -> Result<Option<RefusedFile>> {
         let parent = |oid| {
             let known = self.known.get(oid).cloned();
             known.ok_or_else(|| Error::Wrong(format!("parent {oid} has no changeset")))
@@ -161,28 +226,34 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut parents = commit.parents.iter().map(parent).collect::<Result<Vec<Converted>>>()?;
         let (rules, settings) =
             self.imports.as_ref().map(|it| (it.rules, it.settings)).ok_or_else(no_rules)?;
-        let texts = (rules.texts)(&commit.content, settings);
+        let mut texts = (rules.texts)(&commit.content, settings);
         settings.decoder.check().map_err(Error::Io)?;
+        if self.rules.is_exact {
+            texts.extras.retain(|key, _| ![exact::COMMIT, exact::TREE].contains(&&**key));
+        }
         let above = parents.first().and_then(|first| first.imported.as_ref());
         let root = changes.root.or(above.map(|facts| facts.root)).unwrap_or_default();
         let files = self.changed_files(changes, parents.first(), root)?;
-        let of = ImportedTree { texts: &texts, files: &files, tree: commit.tree_or_empty(), root };
+        let (tree, links) = (commit.tree_or_empty(), Vec::new());
+        let is_odd = changes.is_odd || changes.left_out.is_some();
+        let mut of =
+            ImportedTree { texts: &texts, files: &files, tree, root, commit, links, is_odd };
         let mut second = if parents.len() > 1 { parents.pop() } else { None };
         let mut first = parents.pop();
         while !parents.is_empty() {
-            let made = self.changeset_of(&of, [first.as_ref(), second.as_ref()], true)?;
+            let made = self.changeset_of(&mut of, [first.as_ref(), second.as_ref()], true)?;
             match made {
                 Ok(made) => (first, second) = (parents.pop(), Some(made)),
-                Err(TooLong(path)) => return Ok(Some(path)),
+                Err(Refused(refused)) => return Ok(Some(refused)),
             }
         }
-        match self.changeset_of(&of, [first.as_ref(), second.as_ref()], false)? {
+        match self.changeset_of(&mut of, [first.as_ref(), second.as_ref()], false)? {
             Ok(made) => {
                 self.made.push((commit.oid, made.node));
                 self.known.insert(commit.oid, made);
                 Ok(None)
             }
-            Err(TooLong(path)) => Ok(Some(path)),
+            Err(Refused(refused)) => Ok(Some(refused)),
         }
     }
 
@@ -203,6 +274,9 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             ChangedFile { path: change.path.clone(), prefetched: change.own_blob(), file }
         };
         let mut files: Vec<ChangedFile> = changes.files.iter().map(file).collect();
+        if !self.rules.is_lenient {
+            return Ok(files); // submodules are entries of extras, or refused
+        }
         let had = first.and_then(|first| first.imported.as_ref());
         let had_modules = had.is_some_and(|facts| facts.root.modules.is_some());
         let parent_state = match first {
@@ -289,18 +363,22 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// Makes one changeset of a commit.
     fn changeset_of(
         &mut self,
-        of: &ImportedTree<'_>,
+        of: &mut ImportedTree<'_>,
         parents: [Option<&Converted>; 2],
         is_between: bool,
     ) -> Committed<Converted> {
         let above = parents.map(|parent| parent.and_then(|parent| parent.manifest));
         let texts = [self.manifests.text(above[0])?, self.manifests.text(above[1])?];
         let of_files = Parents { both: parents, above, texts };
-        let CommittedFiles { manifest, listed } = within!(self.commit_files(of, &of_files)?);
-        let listed: Vec<&[u8]> = listed.iter().map(|path| &**path).collect();
-        let manifest_node = self.manifests.node(manifest);
-        let branch = self.branch.as_deref();
-        let text = of.texts.changeset(manifest_node, &listed, branch, is_between);
+        let made = within!(self.commit_files(of, &of_files)?);
+        let text = if is_between {
+            let listed: Vec<&[u8]> = made.listed.iter().map(|path| &**path).collect();
+            let (node, branch) = (self.manifests.node(made.manifest), self.branch.as_deref());
+            of.texts.changeset(node, &listed, branch, ImportedExtras::Between)
+        } else {
+            self.text_of_commit(of, parents, &of_files.texts[0], &made)?
+        };
+        let CommittedFiles { manifest, .. } = made;
         let pair = parents.map(|parent| parent.map_or(Node::NULL, |parent| parent.node));
         let node = node_of(pair[0], pair[1], &text);
         let imports = self.imports.as_mut().ok_or_else(no_rules)?;
@@ -310,11 +388,114 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 let numbers = parents.map(|parent| Some(parent?.imported.as_ref()?.number));
                 let number = imports.graph.add(node, numbers, manifest)?;
                 self.push_changeset(node, pair, &text)?;
+                if is_between {
+                    self.made.push((LINK, node));
+                }
                 number
             }
         };
-        let imported = Some(Arc::new(ImportedFacts { number, above, root: of.root }));
+        let is_part = of.commit.parents.len() > 2;
+        let imported = Some(Arc::new(ImportedFacts { number, above, root: of.root, is_part }));
+        if is_between {
+            let last = of.commit.parents.len() - 1;
+            let second = Some(last).filter(|_| of.links.is_empty());
+            let places = [Some(last - 1 - of.links.len()), second];
+            let parents = parents_in_git(of.commit, parents, places);
+            of.links.push(Link { node, text, parents });
+        }
         Ok(Ok(Converted { node, tree: of.tree, manifest, branch: None, imported }))
+    }
+
+    /// Text of the changeset of a commit. Notes whether the commit comes back from it.
+    fn text_of_commit(
+        &mut self,
+        of: &ImportedTree<'_>,
+        parents: [Option<&Converted>; 2],
+        manifest_before: &[u8],
+        CommittedFiles { manifest, listed, copies }: &CommittedFiles,
+    ) -> Result<Vec<u8>> {
+        let ImportedTree { texts, commit, tree, .. } = of;
+        let rules = self.imports.as_ref().ok_or_else(no_rules)?.rules;
+        let listed: Vec<&[u8]> = listed.iter().map(|path| &**path).collect();
+        let hidden = self.hidden(parents[0], manifest_before, *tree)?;
+        let mut tree_value = None;
+        if of.is_odd || !hidden.is_empty() {
+            tree_value = self.tree_value(commit.oid, parents[0], *tree, &hidden)?;
+        }
+        let manifest = self.manifests.node(*manifest);
+        let write = |texts: &ImportedCommit, commit: Option<&[u8]>| {
+            let which = ImportedExtras::Own { commit, tree: tree_value.as_deref() };
+            texts.changeset(manifest, &listed, self.branch.as_deref(), which)
+        };
+        let malformed = |problem: &dyn std::fmt::Display| Error::Wrong(problem.to_string());
+        let text = write(texts, None);
+        let changeset = Changeset::parse(&text).map_err(|problem| malformed(&problem))?;
+        let second = Some(1).filter(|_| of.links.is_empty());
+        let in_git = parents_in_git(commit, parents, [Some(0), second]);
+        let input =
+            CommitInput { node: Node::NULL, changeset: &changeset, tree: *tree, parents: &in_git };
+        let last = commit.parents.last().and_then(|last| self.known.get(last));
+        let last = last.and_then(|last| last.imported.as_ref());
+        let is_plain = last.is_none_or(|facts| !facts.is_part);
+        let history = NewHistory { copies, links: &of.links, is_plain };
+        let mut content = Vec::with_capacity(commit.content.len() + 100);
+        let has_commit = (rules.write_commit)(&input, &history, &mut content);
+        let comes_back = matches!(has_commit, Ok(true)) && content == commit.content;
+        if !self.rules.is_exact {
+            if !comes_back || of.is_odd || !hidden.is_empty() {
+                self.foreign.push(commit.oid);
+            }
+            return Ok(text);
+        }
+        if comes_back {
+            return Ok(text);
+        }
+        // texts that any server reads from the commit
+        let mut texts = (rules.texts)(&commit.content, ImportSettings::default());
+        texts.extras.retain(|key, _| ![exact::COMMIT, exact::TREE].contains(&&**key));
+        let text = write(&texts, Some(b""));
+        let changeset = Changeset::parse(&text).map_err(|problem| malformed(&problem))?;
+        let head = (*tree, &*commit.parents);
+        let value = exact::commit_value(commit.oid, &commit.content, &changeset, head);
+        Ok(write(&texts, Some(&value)))
+    }
+
+    /// The hidden files that the tree has otherwise than the tree of its first parent, whose
+    /// manifest does not decide it.
+    fn hidden(
+        &mut self,
+        parent: Option<&Converted>,
+        manifest: &[u8],
+        tree: Oid,
+    ) -> Result<Vec<&'static [u8]>> {
+        let mut found = Vec::new();
+        for name in self.rules.hidden() {
+            let before = match parent {
+                Some(parent) => self.root_entry(parent.tree, name)?,
+                None => None,
+            };
+            if before == self.root_entry(tree, name)? {
+                continue;
+            }
+            let mut is_shown = false;
+            if let Some((node, flag)) = entry(manifest, name)
+                && let Some((EntryKind::File(shown), blob)) = before
+            {
+                is_shown = flag == shown && self.history()?.content(name, node)?.blob == blob;
+            }
+            if !is_shown {
+                found.push(name);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Entry of a root directory.
+    fn root_entry(&self, tree: Oid, name: &[u8]) -> Result<Option<(EntryKind, Oid)>> {
+        let tree = self.trees.get(tree)?;
+        let mut found = entries(&tree.content).take_while(|entry| entry.name <= name);
+        let found = found.find(|entry| entry.name == name);
+        Ok(found.and_then(|entry| Some((self.trees.kind_of(entry.mode)?, entry.oid))))
     }
 
     /// Makes the file revisions and the manifest of one changeset.
@@ -331,6 +512,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut listed: Vec<Box<[u8]>> = Vec::new();
         let mut waiting = TextsOfCommit::default();
         let mut bases = None;
+        let mut copied_here: Vec<(usize, Vec<u8>, [Node; 2])> = Vec::new();
         for (at, file) in all_files(of.files, &kept).into_iter().enumerate() {
             if at % TICK_INTERVAL == TICK_INTERVAL - 1 {
                 self.progress.tick()?;
@@ -370,10 +552,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                         Some(content) => content,
                         None => self.content((path, file), entries[0])?,
                     };
-                    let Some(content) = content else { return Ok(Err(TooLong(path.into()))) };
+                    let content = match accepted(path, content, !self.rules.is_lenient) {
+                        Ok(content) => content,
+                        Err(reason) => return Ok(Err(Refused((reason, path.into())))),
+                    };
                     let is_copy = copied.is_some();
                     let text = match copied {
-                        Some((source, node)) => self.copied(&source, node, &content)?,
+                        Some((source, node)) => {
+                            let text = self.copied(&source, node, &content)?;
+                            let olds = entries.map(|it| it.map_or(Node::NULL, |(node, _)| node));
+                            copied_here.push((edits.len(), source, olds));
+                            text
+                        }
                         None => self.escaped(content)?,
                     };
                     let content = Some(RevisionContent { blob, is_copy });
@@ -388,12 +578,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             }
         }
         self.add_texts(&mut waiting, &mut edits)?;
+        let copy = |(at, source, olds): (usize, Vec<u8>, [Node; 2])| {
+            let LineEdit { path, entry } = &edits[at];
+            let is_new = entry.is_some_and(|(node, _)| !olds.contains(&node));
+            is_new.then(|| CopySource { path: path.to_vec(), source })
+        };
+        let copies = copied_here.into_iter().filter_map(copy).collect();
         let manifest = if listed.is_empty() && edits.is_empty() {
             parents.above[0]
         } else {
             self.manifests.add(parents.above, &edits, self.link()?)?
         };
-        Ok(Ok(CommittedFiles { manifest, listed }))
+        Ok(Ok(CommittedFiles { manifest, listed, copies }))
     }
 
     /// Whether a changeset lists a file that it removes. `bases` is a cache for one changeset.
@@ -589,6 +785,11 @@ struct ImportedTree<'a> {
     files: &'a [ChangedFile],
     tree: Oid,
     root: RootFiles,
+    commit: &'a WindowCommit,
+    /// Changesets between its parents.
+    links: Vec<Link>,
+    /// Whether the tree may have entries that a manifest does not have.
+    is_odd: bool,
 }
 
 /// Outcome of a file.

@@ -114,7 +114,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
                     } else {
                         late.next(self.room(), self.most_bytes)?
                     };
-                    let content = match accepted(path, content) {
+                    let content = match accepted(path, content, true) {
                         Ok(content) => content,
                         Err(reason) => {
                             late.pass_over()?;

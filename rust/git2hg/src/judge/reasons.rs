@@ -46,6 +46,11 @@ impl TreeReasons {
         reasons & !ROOT_NAME != 0 || is_root && reasons != 0
     }
 
+    /// Whether a manifest alone does not make the tree.
+    pub(crate) fn is_odd(self) -> bool {
+        self.0 & !ROOT_NAME != 0
+    }
+
     /// Whether `reason` is set. Names refused in the root directory only do not count.
     #[must_use]
     pub fn has(self, reason: Reason) -> bool {

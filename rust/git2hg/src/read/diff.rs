@@ -60,6 +60,8 @@ pub(crate) struct FirstParentChanges {
     pub times: usize,
     /// First path that is left out.
     pub left_out: Option<Box<[u8]>>,
+    /// Whether trees with these changes may have entries that manifests do not have.
+    pub is_odd: bool,
 }
 
 /// Entries of the root directory that submodules and subrepositories are read from.
@@ -178,6 +180,8 @@ pub(crate) struct TreeComparison {
     pub links: Vec<(Box<[u8]>, Option<Oid>)>,
     /// Files in the root directory of the new tree, if trees are read leniently.
     pub root: Option<RootFiles>,
+    /// Whether one of the trees that differ has entries that a manifest does not have.
+    pub is_odd: bool,
     /// Whether commits with the new tree are refused, given that those with the old one are not.
     pub is_refused: bool,
 }
@@ -231,6 +235,8 @@ pub(crate) fn compare(
             let old = pair.old.and_then(|_| found.next());
             let new = pair.new.and_then(|_| found.next());
             let comparison = &mut comparisons[pair.comparison];
+            comparison.is_odd |=
+                [&old, &new].into_iter().flatten().any(|tree| tree.reasons.is_odd());
             if let Some(tree) = &new {
                 if !trees.is_lenient() {
                     comparison.is_refused |= tree.reasons.refuse(pair.depth == 0);

@@ -5,7 +5,6 @@
 
 use std::io::{Read, Write};
 
-use dialect::ImportRules;
 use gitpack::Oid;
 use hashbrown::HashMap;
 
@@ -157,7 +156,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         let changes = commits.iter().map(|commit| {
             if let Some(rules) = self.rules.import {
                 let compared = comparisons.next().unwrap_or_default();
-                return CommitChanges::First(first_changes(compared, commit, rules));
+                let accepts = |path: &[u8]| self.rules.accepts(rules, path);
+                return CommitChanges::First(first_changes(compared, commit, accepts));
             }
             let count = commit.parents.len().max(1);
             CommitChanges::new(
@@ -178,22 +178,22 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
 fn first_changes(
     compared: TreeComparison,
     commit: &WindowCommit,
-    rules: ImportRules,
+    accepts: impl Fn(&[u8]) -> bool,
 ) -> FirstParentChanges {
-    let TreeComparison { changes: mut files, mut links, root, .. } = compared;
+    let TreeComparison { changes: mut files, mut links, root, is_odd, .. } = compared;
     let mut left_out: Option<Box<[u8]>> = None;
-    let mut accepts = |path: &[u8]| {
-        let is_accepted = (rules.accepts)(path);
+    let mut is_taken = |path: &[u8]| {
+        let is_accepted = accepts(path);
         if !is_accepted {
             left_out.get_or_insert_with(|| path.into());
         }
         is_accepted
     };
-    files.retain(|change| change.new.is_none() || accepts(&change.path));
-    links.retain(|(path, link)| link.is_none() || accepts(path));
+    files.retain(|change| change.new.is_none() || is_taken(&change.path));
+    links.retain(|(path, link)| link.is_none() || is_taken(path));
     // one changeset for each pair of parents
     let times = commit.parents.len().saturating_sub(1).max(1);
-    FirstParentChanges { files, links, root, times, left_out }
+    FirstParentChanges { files, links, root, times, left_out, is_odd }
 }
 
 /// Compares the trees of a window, and returns the memory of the result, about. `None` if a window

@@ -8,7 +8,7 @@ use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::{HashMap, HashSet};
 use parallel::ordered::{self, Width};
 use parallel::{Budget, Directory};
-use revlog::{Node, Parents, RevlogKind, Scratch, Store, Texts, node, split_metadata};
+use revlog::{Node, Parents, RevlogKind, Scratch, Store, Texts, copy_source, node, split_metadata};
 use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
@@ -30,18 +30,22 @@ pub(crate) struct FileBlobs<'a> {
     store: &'a Store,
     scratch: Scratch,
     blobs: HashMap<Arc<[u8]>, HashMap<Node, Oid>>,
+    /// Sources of copies, if a revision records one.
+    copies: HashMap<(Arc<[u8]>, Node), Vec<u8>>,
 }
 
 /// File of a changegroup.
 type GroupOfFile<'a> = (Arc<[u8]>, ChunkTexts<'a>);
 /// Path, node and blob of a revision.
 type FoundBlob = (Arc<[u8]>, Node, Oid);
+/// Path, node and source of a copy.
+type FoundCopy = (Arc<[u8]>, Node, Vec<u8>);
 
 impl<'a> FileBlobs<'a> {
     /// Starts empty.
     pub fn new(store: &'a Store, pool_bytes: usize) -> Self {
         let scratch = Scratch::new(pool_bytes);
-        Self { store, scratch, blobs: HashMap::new() }
+        Self { store, scratch, blobs: HashMap::new(), copies: HashMap::new() }
     }
 
     /// Adds all files of a changegroup, which have to be linked to `changesets`. Calls `tick`
@@ -62,11 +66,12 @@ impl<'a> FileBlobs<'a> {
         let jobs = std::iter::from_fn(|| {
             next_job(group, changesets, &mut paths, (&budget, thread_bytes)).transpose()
         });
-        let Self { blobs, .. } = self;
-        let consume = |found: Vec<FoundBlob>| {
+        let Self { blobs, copies, .. } = self;
+        let consume = |(found, copied): (Vec<FoundBlob>, Vec<FoundCopy>)| {
             for (path, node, oid) in found {
                 blobs.entry(path).or_default().insert(node, oid);
             }
+            copies.extend(copied.into_iter().map(|(path, node, source)| ((path, node), source)));
             Ok(())
         };
         ordered::run(
@@ -100,9 +105,24 @@ impl<'a> FileBlobs<'a> {
         let head = object_header(ObjectKind::Blob, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: content }));
         self.blobs.entry(path.into()).or_default().insert(node, oid);
+        if let Some(source) = copied(&text, index.node_or_null(p1)) {
+            self.copies.insert((path.into(), node), source);
+        }
         self.scratch.recycle(text);
         Ok(oid)
     }
+
+    /// Source of a copy that a revision of `path` records.
+    pub fn copy(&mut self, path: &[u8], node: Node) -> VerifyResult<Option<Vec<u8>>> {
+        self.blob(path, node)?;
+        Ok(self.copies.get(&(Arc::from(path), node)).cloned())
+    }
+}
+
+/// Source of a copy that a revision with this text and first parent records.
+fn copied(text: &[u8], p1: Node) -> Option<Vec<u8>> {
+    let metadata = split_metadata(text).metadata.filter(|_| p1 == Node::NULL)?;
+    copy_source(metadata).map(<[u8]>::to_vec)
 }
 
 /// Finds the chunks of the next files, and returns their bytes; `None` after the last.
@@ -131,17 +151,24 @@ fn next_job<'a>(
 }
 
 /// Blobs of files. Texts of about `most_bytes` are hashed at a time.
-fn blobs_of(files: Vec<GroupOfFile<'_>>, most_bytes: usize) -> VerifyResult<Vec<FoundBlob>> {
+fn blobs_of(
+    files: Vec<GroupOfFile<'_>>,
+    most_bytes: usize,
+) -> VerifyResult<(Vec<FoundBlob>, Vec<FoundCopy>)> {
     let wrong = |other: TextMismatch<Arc<[u8]>>| fault(other.message());
     let (mut found, mut hashes) = (Vec::new(), HashBatch::new(most_bytes));
+    let mut copies = Vec::new();
     for (path, mut texts) in files {
         for number in 0..texts.len() {
             let made = texts.get(number)?;
+            if let Some(source) = copied(&made.text, made.parents[0]) {
+                copies.push((Arc::clone(&path), made.node, source));
+            }
             if hashes.add(Arc::clone(&path), made) {
                 found.extend(hashes.check_files().map_err(wrong)?);
             }
         }
     }
     found.extend(hashes.check_files().map_err(wrong)?);
-    Ok(found)
+    Ok((found, copies))
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use dialect::exact::tree::{self, TreeProblem, TreeStore, TreeValue};
+use dialect::CopySource;
+use dialect::exact::tree::{
+    self, HiddenFile, TreeEntries, TreeProblem, TreeStore, TreeValue, tree_entries,
+};
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashMap;
@@ -13,7 +16,7 @@ use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::KnownParent;
-use crate::build::manifestlines::differing;
+use crate::build::manifestlines::{differing, entry};
 use crate::build::manifests::MOST_SEARCHES;
 use crate::error::{Error, Result};
 use crate::judge::tree::TreeEntry;
@@ -86,12 +89,13 @@ impl<'a> ManifestTrees<'a> {
     }
 
     /// Tree of a changeset with this manifest, by the rules of the extra `git.tree`. `before` has
-    /// the manifest and the tree of its first parent.
+    /// the manifest and the tree of its first parent. `hidden` are the names of files that the
+    /// dialect's trees do not have from manifests.
     pub fn exact(
         &mut self,
         manifest: Node,
         before: (Node, Option<Oid>),
-        value: Option<&TreeValue>,
+        (value, hidden): (Option<&TreeValue>, &[&[u8]]),
         trees: &GitTrees<impl Write, impl Read>,
     ) -> VerifyResult<Root> {
         let (mut entries, mut made) = (Entries::new(), None);
@@ -101,27 +105,77 @@ impl<'a> ManifestTrees<'a> {
             made = text.filter(|_| !is_seen);
             entries = if base == before.0 { changes } else { self.compared(before.0, manifest)? };
         }
-        let edits = self.edits(&entries)?;
+        let mut edits = self.edits(&entries)?;
+        let mut files = Vec::with_capacity(hidden.len());
+        for name in hidden {
+            let [was, is] = [before.0, manifest].map(|manifest| self.hidden(manifest, name));
+            let (was, is) = (was?, is?);
+            let shown = match before.1 {
+                Some(oid) => tree_entries(&trees.get(oid)?.content).unwrap_or_default(),
+                None => TreeEntries::new(),
+            };
+            if !was.is_shown(&shown) {
+                edits.retain(|(path, _)| path != name);
+            }
+            files.push(is);
+        }
         let mut store = PushedTrees(trees);
         let by_extra = match value {
-            Some(value) => match tree::edited(&mut store, before.1, &edits, Some(&value.edits)) {
-                Ok(made) => {
-                    Some(made.unwrap_or(Oid::EMPTY_TREE)).filter(|made| *made == value.root)
+            Some(value) => {
+                match tree::edited(&mut store, before.1, &edits, &files, Some(&value.edits)) {
+                    Ok(made) => {
+                        Some(made.unwrap_or(Oid::EMPTY_TREE)).filter(|made| *made == value.root)
+                    }
+                    Err(TreeProblem::Unfit) => None,
+                    Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
                 }
-                Err(TreeProblem::Unfit) => None,
-                Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
-            },
+            }
             None => None,
         };
         let tree = match by_extra {
             Some(tree) => tree,
-            None => match tree::edited(&mut store, before.1, &edits, None) {
+            None => match tree::edited(&mut store, before.1, &edits, &files, None) {
                 Ok(made) => made.unwrap_or(Oid::EMPTY_TREE),
-                Err(TreeProblem::Unfit) => return Err(fault("its tree is malformed")),
+                // of a changeset between parents, or its commit differs
+                Err(TreeProblem::Unfit) => Oid::EMPTY_TREE,
                 Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
             },
         };
         Ok(Root { tree, changed: Some(entries.into_keys().collect()), made })
+    }
+
+    /// The file of a manifest that trees do not have from it.
+    fn hidden<'n>(&mut self, manifest: Node, name: &'n [u8]) -> VerifyResult<HiddenFile<'n>> {
+        let file = match entry(&self.text(manifest)?, name) {
+            Some((node, flag)) => Some((flag, self.contents.blob(name, node)?)),
+            None => None,
+        };
+        Ok(HiddenFile { name, file })
+    }
+
+    /// Files at these paths of a manifest that record copies which neither manifest of `parents`
+    /// has.
+    pub fn copies(
+        &mut self,
+        manifest: Node,
+        parents: &[Node],
+        paths: &[&[u8]],
+    ) -> VerifyResult<Vec<CopySource>> {
+        let text = self.text(manifest)?;
+        let mut found = Vec::new();
+        for path in paths {
+            let Some((node, _)) = entry(&text, path) else { continue };
+            let Some(source) = self.contents.copy(path, node)? else { continue };
+            let mut is_old = false;
+            for parent in parents {
+                let of_parent = entry(&self.text(*parent)?, path);
+                is_old |= of_parent.is_some_and(|(other, _)| other == node);
+            }
+            if !is_old {
+                found.push(CopySource { path: path.to_vec(), source });
+            }
+        }
+        Ok(found)
     }
 
     /// Changes of a manifest, with the manifest that they are based on: `before`, unless another is

@@ -117,7 +117,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             names,
             dialect,
             adopted: AdoptedHistory::of(sources),
-            exact_trees: ExactTrees::of(sources, names, files),
+            exact_trees: ExactTrees::of(sources, names, files, D::INHERITED),
             converted: ConvertedChangesets { heads, ..ConvertedChangesets::default() },
             taken: HashTable::new(),
             empty_tree_written: false,

@@ -8,14 +8,16 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use dialect::InheritedFile;
 use dialect::exact::tree::{
-    TrackedFile, TreeEntries, TreeProblem, TreeStore, TreeValue, edited, file_of, is_directory,
-    tree_entries,
+    HiddenFile, TrackedFile, TreeEntries, TreeProblem, TreeStore, TreeValue, edited, file_of,
+    is_directory, tree_entries,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::{Budget, Buffer};
+use revlog::manifest::Flag;
 use revlog::{Changeset, Node, Parents, Rev, Scratch, Texts};
 use sha1lanes::{Message, digest_one};
 
@@ -24,10 +26,11 @@ use crate::map::segment::Table;
 use crate::objects::directory::{EntryTarget, TrackedDirectory};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::object::Object;
+use crate::objects::storefiles::StoreFiles;
 use crate::objects::trees::Purpose;
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
-use crate::read::manifests::ChangesetTree;
+use crate::read::manifests::{Base, ChangesetTree};
 use crate::read::names::Names;
 
 /// Longest tree that is read, in bytes.
@@ -64,6 +67,24 @@ impl Plain {
 struct Before {
     tree: Oid,
     plain: Plain,
+    /// The hidden files of its manifest.
+    hidden: HiddenFiles,
+}
+
+/// Number of hidden files.
+const HIDDEN: usize = 3;
+/// Hidden files of a manifest, in the order of their names.
+type HiddenFiles = [Option<TrackedFile>; HIDDEN];
+
+/// The files that trees do not have from manifests, in those of the run.
+struct HiddenPaths {
+    names: [&'static [u8]; HIDDEN],
+    /// Numbers of the paths, if the run changes them.
+    ids: [Option<usize>; HIDDEN],
+    /// By the positions of manifests.
+    of_positions: HashMap<usize, HiddenFiles>,
+    /// By the nodes of manifests of earlier runs.
+    stored: HashMap<Node, HiddenFiles>,
 }
 
 /// Maker of the trees of a run's changesets.
@@ -80,12 +101,24 @@ pub(super) struct ExactTrees<'a> {
     /// First parents of earlier runs.
     earlier: HashMap<Rev, Before>,
     written: HashMap<Oid, Buffer>,
+    hidden: Option<HiddenPaths>,
 }
 
 impl<'a> ExactTrees<'a> {
     /// `None` if no changeset can have such a tree.
-    pub fn of(sources: &'a Sources<'a>, names: &'a Names, files: &'a FileTable) -> Option<Self> {
+    pub fn of(
+        sources: &'a Sources<'a>,
+        names: &'a Names,
+        files: &'a FileTable,
+        hidden: Option<InheritedFile>,
+    ) -> Option<Self> {
         sources.exact_trees.as_ref()?;
+        let hidden = hidden.map(InheritedFile::hidden).map(|names| HiddenPaths {
+            names,
+            ids: names.map(|name| sources.changes.paths().position(|path| path == name)),
+            of_positions: HashMap::new(),
+            stored: HashMap::new(),
+        });
         let mut uses = HashMap::new();
         let index = sources.changelog.index();
         for (at, rev) in sources.revs.iter().enumerate() {
@@ -106,6 +139,7 @@ impl<'a> ExactTrees<'a> {
             shown: HashMap::new(),
             earlier: HashMap::new(),
             written: HashMap::new(),
+            hidden,
         })
     }
 
@@ -136,15 +170,23 @@ impl<'a> ExactTrees<'a> {
         let Parents(p1, _) = self.sources.changelog.index().parents(rev);
         let before = match p1 {
             Some(p1) => self.before(p1)?,
-            None => Before { tree: Oid::EMPTY_TREE, plain: Plain::Empty },
+            None => Before {
+                tree: Oid::EMPTY_TREE,
+                plain: Plain::Empty,
+                hidden: HiddenFiles::default(),
+            },
         };
-        let tree = if value.is_none() && before.tree == before.plain.oid() {
+        let hidden = self.hidden_files(drawn, changeset.manifest)?;
+        let shown = self.followed(rev, &before, hidden)?;
+        let follows = shown.contains(&true);
+        let tree = if value.is_none() && !follows && before.tree == before.plain.oid() {
             plain
-        } else if value.is_none() && before.plain.oid() == plain {
+        } else if value.is_none() && !follows && before.plain.oid() == plain {
             before.tree
         } else {
             let after = self.plain(drawn);
-            self.made(rev, &before, (&after, plain), value.as_ref(), objects)?
+            let hidden = (hidden, shown);
+            self.made(rev, &before, (&after, plain), (value.as_ref(), hidden), objects)?
         };
         if tree != plain {
             self.shown.insert(rev, tree);
@@ -167,6 +209,79 @@ impl<'a> ExactTrees<'a> {
         }
     }
 
+    /// The hidden files of a manifest.
+    fn hidden_files(&mut self, tree: ChangesetTree, manifest: Node) -> Result<HiddenFiles> {
+        let Some(hidden) = &self.hidden else { return Ok(HiddenFiles::default()) };
+        let ChangesetTree::Position(position) = tree else { return self.stored_hidden(manifest) };
+        // bases come before
+        let (mut chain, mut at) = (Vec::new(), position);
+        let mut found = loop {
+            if let Some(found) = hidden.of_positions.get(&at) {
+                break *found;
+            }
+            chain.push(at);
+            match self.sources.changes.base(at) {
+                Base::Empty => break HiddenFiles::default(),
+                Base::Position(base) => at = base,
+                Base::Known(rev) => {
+                    break self.stored_hidden(self.sources.manifest.index().node(rev))?;
+                }
+            }
+        };
+        let Some(hidden) = &mut self.hidden else { return Ok(found) };
+        for at in chain.into_iter().rev() {
+            for (path, file) in self.sources.changes.of(at) {
+                let name = hidden.ids.iter().position(|id| *id == Some(path.0 as usize));
+                if let Some(name) = name {
+                    let of = |(file, mode)| Some((flag_of(mode), self.files.oid(file)?));
+                    found[name] = file.and_then(of);
+                }
+            }
+            hidden.of_positions.insert(at, found);
+        }
+        Ok(found)
+    }
+
+    /// The hidden files of a manifest of an earlier run.
+    fn stored_hidden(&mut self, node: Node) -> Result<HiddenFiles> {
+        let Some(hidden) = &mut self.hidden else { return Ok(HiddenFiles::default()) };
+        if let Some(found) = hidden.stored.get(&node) {
+            return Ok(*found);
+        }
+        let mut found = HiddenFiles::default();
+        if node != Node::NULL {
+            let Sources { store, manifest, directories, map, .. } = self.sources;
+            let rev = manifest.find(&[node])?[0];
+            let files = StoreFiles::new(store, manifest, *directories, rev);
+            for (place, name) in found.iter_mut().zip(hidden.names) {
+                if let Some((file, flag)) = files.find(name)? {
+                    *place = map.oid(Table::Files, &file).map(|oid| (flag, oid));
+                }
+            }
+        }
+        hidden.stored.insert(node, found);
+        Ok(found)
+    }
+
+    /// Which hidden files have changed that the tree of the first parent shows.
+    fn followed(&self, rev: Rev, before: &Before, now: HiddenFiles) -> Result<[bool; HIDDEN]> {
+        let mut found = [false; HIDDEN];
+        let Some(hidden) = self.hidden.as_ref().filter(|_| before.hidden != now) else {
+            return Ok(found);
+        };
+        let content = match self.written.get(&before.tree) {
+            Some(content) => content.to_vec(),
+            None if before.tree == before.plain.oid() => self.content(rev, &before.plain)?,
+            None => self.stored(rev, ObjectKind::Tree, before.tree)?,
+        };
+        let entries = tree_entries(&content).unwrap_or_default();
+        for (at, name) in hidden.names.into_iter().enumerate() {
+            let file = HiddenFile { name, file: before.hidden[at] };
+            found[at] = before.hidden[at] != now[at] && file.is_shown(&entries);
+        }
+        Ok(found)
+    }
+
     fn plain(&self, tree: ChangesetTree) -> Plain {
         match tree {
             ChangesetTree::Empty => Plain::Empty,
@@ -182,14 +297,20 @@ impl<'a> ExactTrees<'a> {
         if let Ok(at) = revs.binary_search(&p1) {
             let plain = self.plain(trees.get(at));
             let tree = self.shown.get(&p1).copied().unwrap_or_else(|| plain.oid());
-            return Ok(Before { tree, plain });
+            let mut manifest = Node::NULL;
+            if self.hidden.is_some() && matches!(trees.get(at), ChangesetTree::Known(_)) {
+                let text = Texts::new(changelog, &mut Scratch::default(), 0).get(p1)?.text;
+                manifest = parse(changelog, p1, &text)?.manifest;
+            }
+            let hidden = self.hidden_files(trees.get(at), manifest)?;
+            return Ok(Before { tree, plain, hidden });
         }
         if let Some(before) = self.earlier.get(&p1) {
             return Ok(before.clone());
         }
         let mut scratch = Scratch::default();
         let text = Texts::new(changelog, &mut scratch, 0).get(p1)?.text;
-        let manifest = parse(changelog, p1, &text)?.manifest;
+        let manifest: Node = parse(changelog, p1, &text)?.manifest;
         let plain = match map.oid(Table::Manifests, &manifest) {
             Some(oid) => Plain::Stored(oid),
             None => Plain::Empty,
@@ -206,7 +327,8 @@ impl<'a> ExactTrees<'a> {
                 tree = Oid::from_bytes(*node.as_bytes());
             }
         }
-        let before = Before { tree, plain };
+        let hidden = self.stored_hidden(manifest)?;
+        let before = Before { tree, plain, hidden };
         self.earlier.insert(p1, before.clone());
         Ok(before)
     }
@@ -316,20 +438,28 @@ impl<'a> ExactTrees<'a> {
         rev: Rev,
         before: &Before,
         (after, plain): (&Plain, Oid),
-        value: Option<&TreeValue>,
+        (value, (hidden, followed)): (Option<&TreeValue>, (HiddenFiles, [bool; HIDDEN])),
         objects: &mut Vec<Object>,
     ) -> Result<Oid> {
         let mut changes = Vec::new();
         self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut changes)?;
+        let names = self.hidden.iter().flat_map(|hidden| hidden.names);
+        let files: Vec<HiddenFile<'_>> =
+            names.zip(hidden).map(|(name, file)| HiddenFile { name, file }).collect();
+        changes.retain(|(path, _)| !files.iter().any(|hidden| hidden.name == path));
+        for (HiddenFile { name, file }, _) in files.iter().zip(followed).filter(|(_, is)| *is) {
+            changes.push((name.to_vec(), *file));
+        }
+        let follows = followed.contains(&true);
         changes.sort();
         let changes: Vec<(&[u8], Option<TrackedFile>)> =
             changes.iter().map(|(path, file)| (&**path, *file)).collect();
         for edits in [value.map(|value| &value.edits), None] {
-            if edits.is_none() && before.tree == before.plain.oid() {
+            if edits.is_none() && !follows && before.tree == before.plain.oid() {
                 return Ok(plain);
             }
             let mut run = RunTrees { trees: self, rev, before, made: Vec::new() };
-            let found = edited(&mut run, Some(before.tree), &changes, edits);
+            let found = edited(&mut run, Some(before.tree), &changes, &files, edits);
             let made = run.made;
             let root = match found {
                 Ok(root) => root.unwrap_or(Oid::EMPTY_TREE),
@@ -405,5 +535,13 @@ impl TreeStore for RunTrees<'_, '_> {
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
         self.made.push((oid, content));
         oid
+    }
+}
+
+const fn flag_of(mode: Mode) -> Flag {
+    match mode {
+        Mode::EXECUTABLE => Flag::Executable,
+        Mode::SYMLINK => Flag::Symlink,
+        _ => Flag::Regular,
     }
 }

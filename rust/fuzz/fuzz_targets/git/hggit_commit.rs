@@ -1,0 +1,4 @@
+#![no_main]
+#[global_allocator]
+static ALLOCATOR: fuzztargets::Counting = fuzztargets::Counting;
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzztargets::Target::named("hggit_commit").expect("a target").run(data));
