@@ -272,7 +272,7 @@ perf-names: local $(PERF_VENV)/.ready $(PERF_JGITS:%=build/perf-jgit/%/push) ## 
 	@$(BENCH) run start export-nothing export-one fetch-one fetch-first push-one -i cpu \
 	  -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg \
 	  $(PERF_MANY) --passes $(PASSES) --cache $(PERF) -o $(PERF)/names.json
-	@$(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-pulled \
+	@$(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-seven-hidden replicate-pulled \
 	  replicate-pulled-hidden -i cpu -m amalgam=$(BIN)/hg -m git=$(shell command -v git) \
 	  $(foreach jgit,$(PERF_JGITS),-m jgit-$(jgit)=jgit:"$$TREE"/build/perf-jgit/$(jgit)/push) \
 	  $(PERF_NAMES:%=-r names-and-heads:names=%) --passes $(PASSES) --cache $(PERF) -o $(PERF)/replication.json

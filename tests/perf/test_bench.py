@@ -410,7 +410,7 @@ def test_the_benchmark_of_the_readme_works(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_change_is_served_and_replicated(tmp_path: Path) -> None:
-    names = ("fetch-one", "push-one", "replicate-hidden", "replicate-pulled")
+    names = ("fetch-one", "push-one", "replicate-seven-hidden", "replicate-pulled")
     sizes = "names-and-heads:changesets=9,files=2,names=9"
     more = {
         "benchmarks": [BENCHMARKS[name] for name in names],

@@ -206,7 +206,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         *(Export, ExportNothing, GitBundle, HgBundle, Log, Lookup),
         *(names.Start, names.ExportOne, names.FetchOne, names.FetchFirst),
         *(names.PushOne, names.Replicate, names.ReplicateNothing),
-        *(names.ReplicateSeven, names.ReplicateHidden),
+        *(names.ReplicateSeven, names.ReplicateHidden, names.ReplicateSevenHidden),
         *(names.ReplicatePulled, names.ReplicatePulledHidden),
     )
 }

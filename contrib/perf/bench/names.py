@@ -256,6 +256,14 @@ class ReplicateHidden(Replicate):
         return [f"--receive-pack={shlex.join(['git', *words, 'receive-pack'])}"]
 
 
+class ReplicateSevenHidden(ReplicateHidden):
+    """One change, to seven mirrors that are asked to advertise this ref only."""
+
+    name = "replicate-seven-hidden"
+    title = "replication to seven mirrors that advertise little"
+    mirrors = _MIRRORS
+
+
 class ReplicatePulled(Replicate):
     """One change, which the mirror fetches when it is told so."""
 
