@@ -103,6 +103,10 @@ def test_commits_come_back_from_any_server(
         back = objects.commit(made[name], tree=EMPTY_TREE)
         made[f"without-{name}"] = back
     refused = REFUSED | {f"without-{it}" for it in REFUSED & trees.keys()}
+    odd = made["group-write"]
+    files = objects.tree((b"100644", b"a"), (b"100644", b"b"))
+    tree = objects.tree((b"40000", b"dir", files))
+    made["group-write-no-more"] = objects.commit(odd, tree=tree)
     mark = b"100644", b"\1"
     made["mark"] = objects.commit(base, tree=objects.tree(mark))
     tree = objects.tree(mark, (b"100644", b"copy"))

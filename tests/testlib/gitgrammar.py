@@ -41,8 +41,8 @@ class Edit:
 
     place: int
     """Which directory, modulo their number."""
-    entry: Entry | int
-    """What takes the place of one with its name; or which one goes."""
+    entry: Entry | int | bytes
+    """What takes the place of one with its name; which one goes; a mode for files."""
 
 
 @dataclass(frozen=True)
@@ -384,7 +384,9 @@ def _entries(draw: st.DrawFn, depth: int = 3) -> Entry:
 
 
 _numbers = st.integers(0, 30)
-_edits = st.builds(Edit, _numbers, _weighted((5, _entries()), (1, _numbers)))
+_edits = st.builds(
+    Edit, _numbers, _weighted((10, _entries()), (2, _numbers), (1, _file_modes))
+)
 _parents = _weighted(
     (1, st.just(())),
     (12, st.just((0,))),
@@ -450,7 +452,7 @@ def _directories(tree: Tree) -> list[tuple[bytes, ...]]:
     return found
 
 
-def _edited(tree: Tree, path: Sequence[bytes], entry: Entry | int) -> Tree:
+def _edited(tree: Tree, path: Sequence[bytes], entry: Entry | int | bytes) -> Tree:
     if path:
         (old,) = (it for it in tree if it.name == path[0])
         assert isinstance(old.child, tuple)
@@ -458,6 +460,10 @@ def _edited(tree: Tree, path: Sequence[bytes], entry: Entry | int) -> Tree:
         return sorted_entries([*tree, Entry(old.mode, old.name, inner)])
     if isinstance(entry, Entry):
         return sorted_entries([*tree, entry])
+    if isinstance(entry, bytes):
+        files = [it for it in tree if isinstance(it.child, bytes)]
+        changed = [Entry(entry, it.name, it.child) for it in files]
+        return sorted_entries([*tree, *changed])
     at = entry % len(tree) if tree else 0
     return tree[:at] + tree[at + 1 :]
 

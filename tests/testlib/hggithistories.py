@@ -244,9 +244,9 @@ def grown_for_import(path: Path, seed: int, count: int) -> Grown:
     return made
 
 
-def _stops_tree(entry: Entry | int) -> bool:
+def _stops_tree(entry: Entry | int | bytes) -> bool:
     """Tell whether hg-git may parse an entry, or Mercurial 7.1 fails on its content."""
-    if isinstance(entry, int):
+    if not isinstance(entry, Entry):
         return False
     if entry.name in _KEPT_APART or not entry.name or b"/" in entry.name:
         return True

@@ -263,8 +263,10 @@ pub(crate) fn compare(
                         bytes += path.len() + PATH_BYTES;
                         comparison.links.push((path.clone().into(), link.map(|(_, oid)| oid)));
                     }
-                    if file(old).is_some() || file(new).is_some() {
-                        let (old, new) = (file(old), file(new));
+                    // the same file with a mode of another form is a change for imports only
+                    let (old_file, new_file) = (file(old), file(new));
+                    if old_file != new_file || trees.is_lenient() && new_file.is_some() {
+                        let (old, new) = (old_file, new_file);
                         if new.is_some() && path.len() > LONGEST_PATH {
                             comparison.is_refused |= !trees.is_lenient();
                             return;
