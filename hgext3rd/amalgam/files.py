@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 
 TEMPORARY = b"tmp-"
 """How the names of files begin that are not whole."""
+TICK_NS = 20_000_000
+"""Twice the longest tick of the clock that file systems take their times from.
+
+A file that has changed since the last tick may change again, and have the same times.
+"""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE

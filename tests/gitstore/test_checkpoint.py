@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,44 @@ def test_digest_tells_changelogs_apart(
     changelog = store.open().unfiltered().changelog
     whole = checkpoint.changelog_digest(changelog, 12)
     # in steps as at once
+    monkeypatch.setattr(checkpoint, "_of_files", {})
     changelog = store.open().unfiltered().changelog
     steps = [checkpoint.changelog_digest(changelog, count) for count in (3, 7, 12)]
     assert steps[-1] == whole
     assert len({*steps}) == 3
+
+
+def test_entries_are_hashed_once_for_the_stats_of_their_file(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hgrc = store.root / ".hg" / "hgrc"
+    hgrc.write_text(hgrc.read_text().replace(MAPPED, ""))
+    index = store.root / ".hg" / "store" / "00changelog.i"
+    pieces, hashed = checkpoint._pieces, []
+
+    def counted(changelog: Any, file: Any, start: int, end: int) -> Iterator[bytes]:
+        hashed.append((start, end))
+        return pieces(changelog, file, start, end)
+
+    def digest(count: int) -> str:
+        return checkpoint.changelog_digest(changelog_of(store), count)
+
+    monkeypatch.setattr(checkpoint, "_pieces", counted)
+    monkeypatch.setattr(checkpoint, "_of_files", {})
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 10**9)
+    before = digest(9)
+    assert digest(9) == before
+    digest(12)
+    assert hashed == [(0, 9), (9, 12)]
+    content = bytearray(index.read_bytes())
+    content[100] ^= 1
+    index.write_bytes(content)
+    changed = digest(9)
+    assert changed != before
+    # one that has just changed may change again
+    monkeypatch.setattr(time, "time_ns", time.monotonic_ns)
+    content[100] ^= 1
+    index.write_bytes(content)
+    assert digest(9) == before
+    assert hashed[2:] == [(0, 9), (0, 9)]

@@ -1,19 +1,23 @@
 """Checkpoints: digests of the beginning of a changelog.
 
 For a changelog with a mapped index, only the entries after its snapshot are hashed:
-bytes of a snapshot never change.
+bytes of a snapshot never change. Other digests are kept as long as the file of the
+index has the same stats.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from mercurial.revlogutils import constants
 
 from ..docketfile import Field, matching, number
+from ..files import TICK_NS
 from ..index import opening
 from ..records import Record
 
@@ -29,6 +33,9 @@ _ENTRY_BYTES = 64
 _PIECE_BYTES = 1 << 20
 # by changelog: digests of its beginnings, by the number of changesets
 _digests: weakref.WeakKeyDictionary[Any, dict[int, Any]] = weakref.WeakKeyDictionary()
+# by path: the stats of a file, and the same digests
+_of_files: dict[bytes, tuple[tuple[int, ...], dict[int, Any]]] = {}
+_MOST_FILES = 1000
 
 
 class Checkpoint(Record):
@@ -109,35 +116,57 @@ def _after_snapshot(changelog: Any, uid: str, start: int, end: int) -> str:
 
 
 def _digest_of_all(changelog: Any, count: int) -> str:
-    """Return the digest of changesets whose entries are read.
+    """Return the digest of changesets whose entries are read."""
+    with changelog.opener(b"00changelog.i") as file:
+        is_plain = int.from_bytes(file.read(4), "big") in _PLAIN_HEADERS
+        kept = _kept(changelog, file) if is_plain else None
+        if kept is None:
+            kept = _digests.setdefault(changelog, {})
+        if count not in kept:
+            # other threads may add some
+            known = max((place for place in [*kept] if place < count), default=0)
+            digest = kept[known].copy() if known else hashlib.blake2b(digest_size=20)
+            source = file if is_plain else None
+            for piece in _pieces(changelog, source, known, count):
+                digest.update(piece)
+            kept[count] = digest
+        return str(kept[count].hexdigest())
 
-    Digests are kept with the changelog, for other counts.
+
+def _kept(changelog: Any, file: Any) -> dict[int, Any] | None:
+    """Return the digests of a file with these stats.
+
+    ``None`` if it may yet have another content with the same stats.
     """
-    kept = _digests.setdefault(changelog, {})
-    if count not in kept:
-        known = max((place for place in kept if place < count), default=0)
-        digest = kept[known].copy() if known else hashlib.blake2b(digest_size=20)
-        for piece in _pieces(changelog, known, count):
-            digest.update(piece)
-        kept[count] = digest
-    return str(kept[count].hexdigest())
+    try:
+        it = os.fstat(file.fileno())
+    except AttributeError:  # a transaction has more than the file
+        return None
+    if time.time_ns() - max(it.st_mtime_ns, it.st_ctime_ns) <= TICK_NS:
+        return None
+    stats = (it.st_dev, it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns)
+    path = changelog.opener.join(b"00changelog.i")
+    known = _of_files.get(path)
+    if known is None or known[0] != stats:
+        if len(_of_files) >= _MOST_FILES:
+            _of_files.clear()
+        known = _of_files[path] = stats, {}
+    return known[1]
 
 
-def _pieces(changelog: Any, start: int, end: int) -> Iterator[bytes]:
+def _pieces(changelog: Any, file: Any, start: int, end: int) -> Iterator[bytes]:
     """Yield bytes that identify some revisions and their order.
 
-    If the index has the usual format, these are its entries. Reading them takes a tenth
-    of the time that it takes to ask for each node.
+    With the ``file`` of an index of the usual format, these are its entries. Reading
+    them takes a tenth of the time that it takes to ask for each node.
     """
-    with changelog.opener(b"00changelog.i") as file:
-        header = int.from_bytes(file.read(4), "big")
-        if header in _PLAIN_HEADERS:
-            file.seek(max(start * _ENTRY_BYTES, 4))  # without the header
-            left = end * _ENTRY_BYTES - file.tell()
-            while left and (piece := file.read(min(left, _PIECE_BYTES))):
-                left -= len(piece)
-                yield piece
-            return
+    if file is not None:
+        file.seek(max(start * _ENTRY_BYTES, 4))  # without the header
+        left = end * _ENTRY_BYTES - file.tell()
+        while left and (piece := file.read(min(left, _PIECE_BYTES))):
+            left -= len(piece)
+            yield piece
+        return
     index = changelog.index
     for rev in range(start, end):
         yield index[rev][constants.ENTRY_NODE_ID]

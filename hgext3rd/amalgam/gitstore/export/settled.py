@@ -21,6 +21,7 @@ from mercurial import error
 
 from ... import docketfile, metadata
 from ...docketfile import Field
+from ...files import TICK_NS
 from ...records import Record
 from .. import selection
 
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from ..store import GitStore
 
 _LONGEST_BYTES = 16 << 20
-# File systems take the time from a clock that ticks, every 10 ms at most. A file that
-# has changed since the last tick may change again, and have the same times.
-_TICK_NS = 20_000_000
 _UNREADABLE = (OSError, error.StorageError, error.ConfigError)
 
 
@@ -78,7 +76,7 @@ def note(store: GitStore, state: FilesState, too_long: tuple[bytes, ...]) -> Non
     """
     newest = max((stamp[-1] for stamp in state if stamp), default=0)
     with contextlib.suppress(*_UNREADABLE):
-        if not store.docket().named or time.time_ns() - newest <= _TICK_NS:
+        if not store.docket().named or time.time_ns() - newest <= TICK_NS:
             return
         content = _FORM.content_of(Settled(_digest(store, state), too_long))
         directory, name = store.maps.directory, _name(store)
