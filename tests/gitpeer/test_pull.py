@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testlib.environment import git
+from testlib.environment import ROOT, git
 from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.hggitcommits import Commits
 
 pytestmark = pytest.mark.slow
 
@@ -123,9 +124,10 @@ def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) 
         "    add = importing._import\n"
         "    batches = []\n"
         "    def kill(*args):\n"
-        "        add(*args)\n"
+        "        made = add(*args)\n"
         "        batches.append(1)\n"
         "        if len(batches) == 2: os.kill(os.getpid(), 9)\n"
+        "        return made\n"
         "    importing._import = kill\n"
     )
     clone = Clone(tmp_path / "clone")
@@ -247,6 +249,43 @@ def test_many_branches_are_no_bookmarks(
     assert "adding remote bookmark many/7" in output
     assert "adding remote bookmark" not in clone.hg("pull")
     assert len((clone.root / ".hg" / "bookmarks").read_text().splitlines()) == 2
+
+
+def test_nodes_are_those_of_hg_git(tmp_path: Path) -> None:
+    """In its dialect. Commits that do not come back are counted."""
+    made = Commits(tmp_path / "project.git")
+    for number, oid in enumerate(made.oids.values()):
+        git(made.repo.path, "update-ref", f"refs/heads/branch{number}", oid)
+    rows = (ROOT / "tests/vectors/git-import/nodes.txt").read_text().splitlines()
+    expected = {row.split()[2] for row in rows} - {"-"}
+    options = (
+        "--config",
+        "amalgam.git.dialect=hggit",
+        "--config",
+        "ui.username=Lab <lab@example.org>",
+    )
+    source = f"git+{made.repo.path.as_uri()}"
+    clone = Clone(tmp_path / "clone")
+    output = clone.hg("clone", "-U", *options, source, str(clone.root))
+    assert "commits will have other ids if they are exported from here" in output
+    assert expected <= {*clone.hg("log", "-T", "{node}\n").split()}
+    assert "no changes found" in clone.hg("pull", *options)
+
+
+def test_extras_keep_ids_in_the_dialect_of_hg_git(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    settings = "amalgam.git.dialect=hggit", "amalgam.git.push-exact=yes"
+    options = [word for it in settings for word in ("--config", it)]
+    clone = cloned(tmp_path, project, *options)
+    with (clone.root / ".hg/hgrc").open("a") as file:
+        file.write("[amalgam]\ngit.dialect = hggit\n")
+    project.edit("refs/heads/default", "later")
+    assert "other ids" not in clone.hg("pull", "-u")
+    assert oids(project) <= clone.commits()
+    (clone.root / "mine").write_text("mine")
+    clone.hg("commit", "-A", "-q", "-m", "mine")
+    assert "updating branch default" in clone.hg("push")
 
 
 def test_hg_git_keeps_its_remotes(tmp_path: Path, project: HostedRepository) -> None:

@@ -65,7 +65,9 @@ def changes(
                 tips = {commit for _oid, commit in found.values()}
                 tips = {*pulling.commits_among(git, sorted(tips))}
                 new = graph.read(git, tips, knows, inf)
-                path = _bundled(ui, store, git, new, bundlename)
+                path = _bundled(
+                    *(ui, store, git, new, bundlename), is_exact=imported.is_exact
+                )
         except RemoteFailureError as exc:
             raise pulling.failed(source, exc) from None
         finally:
@@ -103,6 +105,8 @@ def _bundled(
     git: Git,
     new: graph.PushGraph,
     bundlename: bytes | None,
+    *,
+    is_exact: bool,
 ) -> bytes:
     """Write a bundle of the new commits; return its path, empty without commits."""
     with tempfile.TemporaryFile() as out:
@@ -110,7 +114,8 @@ def _bundled(
             *(ui, store.repo.unfiltered(), git, [*new.parents], new.nodes, out),
             dialect=store.config.dialect,
             memory_bytes=store.config.memory_bytes,
-            is_exact=True,
+            round_trip=is_exact,
+            is_exact=is_exact,
         )
         for refusal in made.refused:
             raise importing.refused(refusal)

@@ -16,7 +16,6 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..config import GitConfig
-from ..configitems import METADATA_DIALECT
 from ..gitstore.store import GitStore
 from ..receive import importing, successors
 from ..receive.imported import ImportedCommits
@@ -62,15 +61,8 @@ class Pulled(Record):
 
 
 def opened(repo: RepoT) -> GitStore:
-    """Return the store of a repository that git repositories can be pulled into."""
-    store = GitStore(repo, GitConfig.from_ui(repo.ui))
-    if store.config.dialect != METADATA_DIALECT:
-        raise error.ConfigError(
-            _(b"git repositories cannot be pulled with amalgam.git.dialect = %s")
-            % store.config.dialect,
-            hint=_(b"remove that item, or use hg-git itself"),
-        )
-    return store
+    """Return the store of a repository."""
+    return GitStore(repo, GitConfig.from_ui(repo.ui))
 
 
 def known(repo: RepoT, oids: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -200,11 +192,19 @@ class _Import:
         repo, source = self._repo, self._source
         config = self._store.config
         settings = importing.ImportSettings(
-            config.dialect, config.memory_bytes, source.remote.shown, is_exact=True
+            config.dialect,
+            config.memory_bytes,
+            source.remote.shown,
+            is_exact=imported.is_exact,
         )
         done = importing.import_commits(
             repo, self.fetched.git, tips, knows, imported.record, settings
         )
+        if done.foreign:
+            text = _(b"%d commits will have other ids if they are exported from here")
+            repo.ui.status(one_line(text % len(done.foreign)))
+            hint = _(b"(a clone with amalgam.git.push-exact = yes keeps all ids)")
+            repo.ui.status(one_line(hint))
         return done.commits
 
 

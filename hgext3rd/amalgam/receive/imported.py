@@ -20,6 +20,8 @@ from mercurial import error
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from .. import docketfile
+from ..config import PushConfig
+from ..configitems import METADATA_DIALECT
 from ..files import TEMPORARY, Unusable
 from ..gitstore.oidmap import ID_LEN, MapFiles, Table
 from ..records import Record
@@ -44,11 +46,16 @@ class _Docket(Record):
 
     segments: tuple[str, ...] = ()
     """Their names, oldest first."""
+    exact: bool = False
+    """Whether extras keep the ids of all commits, from the first import on."""
 
 
 _FORM = docketfile.Form(
     b"amalgam imported commits 1",
-    {"segments": docketfile.texts(b"segment", _SEGMENT, many=True)},
+    {
+        "segments": docketfile.texts(b"segment", _SEGMENT, many=True),
+        "exact": docketfile.flags(b"exact"),
+    },
 )
 
 
@@ -64,7 +71,13 @@ class ImportedCommits:
         self._placement = store.placement
         self._dialect = store.config.dialect
         self._files = MapFiles(store.directory.sub(b"imported"), store.trust)
-        self._segments = self._read()
+        docket = self._read()
+        self._segments = docket.segments
+        is_exact = docket.exact or self._dialect == METADATA_DIALECT
+        if not self._segments:
+            is_exact |= PushConfig.from_ui(store.repo.ui).is_exact
+        self.is_exact = is_exact
+        """Whether extras keep parts of commits that changesets cannot express."""
         try:
             self._map = self._files.open(self._segments)
         except (FileNotFoundError, error.StorageError):
@@ -106,7 +119,7 @@ class ImportedCommits:
         segments = (*(it for it in kept if it != name), name)
 
         def count(_transaction: Any) -> None:
-            content = _FORM.content_of(_Docket(segments))
+            content = _FORM.content_of(_Docket(segments, self.is_exact))
             self._files.directory.replace(self._docket, content, self._placement)
             self._segments = segments
             self._map.close()
@@ -119,14 +132,14 @@ class ImportedCommits:
     def _docket(self) -> bytes:
         return self._dialect + b".docket"
 
-    def _read(self) -> tuple[str, ...]:
+    def _read(self) -> _Docket:
         try:
             content = self._files.directory.tryread(self._docket, _DOCKET_BYTES)
             if content:
-                return _Docket(**_FORM.values_in(content)).segments
+                return _Docket(**_FORM.values_in(content))
         except (Unusable, ValueError):
             pass  # it is made again, from nothing
-        return ()
+        return _Docket()
 
     def _length(self, segment: str) -> int:
         with contextlib.closing(self._files.open([segment])) as part:
