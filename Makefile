@@ -136,13 +136,18 @@ PUSHES = 60
 PUSHES_BY_BOTH = 30
 # and those after which git, git-cinnabar and stock hg pull
 PUSHES_PULLED = 10
-# commits that are drawn from git's grammar, for each dialect
+# commits that are drawn from git's grammar, for each of these modes
 DRAWN = 1000
+MODES = cinnabar cinnabar-exact
+# random histories for hg-git: all of them are HGGIT_EXPORTS=1000
+HGGIT_EXPORTS = 30
+HGGIT_IMPORTS = 30
+ALTERNATIONS = 5
 # directories of git repositories, and how many commits of each are pushed
 GIT_HISTORIES =
 GIT_COMMITS = 2000
 .PHONY: oracle
-oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar, bundles with stock hg, clone from bundles; CORPORA=DIR: its *.hg, too; GIT_HISTORIES="DIR ..."
+oracle: local $(CINNABAR) $(HGGIT) ## compare ids, metadata and pushes with git-cinnabar, ids with hg-git, bundles with stock hg, clone from bundles; CORPORA=DIR: its *.hg, too; GIT_HISTORIES="DIR ..."
 	@cd tests && $(BIN)/python3 -m oracle --cinnabar $(CINNABAR) --odd $(ODD) \
 	  $(if $(CORPORA),--corpora $(call absolute,$(CORPORA))) \
 	  --keep "$$TREE"/build/oracle --json "$$TREE"/build/oracle.json
@@ -154,9 +159,12 @@ oracle: local $(CINNABAR) ## compare ids, metadata and pushes with git-cinnabar,
 	  --pulled $(PUSHES_PULLED) $(foreach it,$(RECEIVERS),--receiver "$$TREE"/$(dir $(it))hg) \
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
-	@cd tests && $(BIN)/python3 -m oracle.drawn --commits $(DRAWN) --mode cinnabar \
-	  $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \
-	  --keep "$$TREE"/build/oracle-drawn --json "$$TREE"/build/oracle-drawn.json
+	@cd tests && $(BIN)/python3 -m oracle.hggit --hggit $(call absolute,$(HGGIT)) \
+	  --exports $(HGGIT_EXPORTS) --imports $(HGGIT_IMPORTS) --alternations $(ALTERNATIONS) \
+	  --answers "$$TREE"/build/oracle-hggit --json "$$TREE"/build/oracle-hggit.json
+	@cd tests && $(foreach mode,$(MODES),$(BIN)/python3 -m oracle.drawn --commits $(DRAWN) \
+	  --mode $(mode) $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \
+	  --keep "$$TREE"/build/oracle-drawn/$(mode) --json "$$TREE"/build/oracle-drawn-$(mode).json &&) :
 
 CLIENTS := build/clients
 NODE_MODULES := $(CACHE)/isomorphic-git-$(ISOMORPHIC_GIT)/node_modules
