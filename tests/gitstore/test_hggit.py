@@ -121,6 +121,32 @@ def test_odd_changesets_have_the_ids_of_hg_git(tmp_path: Path) -> None:
     assert ids(repo, *DIALECT) == ODD_IDS.split()
 
 
+def test_blobs_of_another_dialect_are_copied(repo: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    hg(tmp_path, "init", str(other))
+    for content in "a\n", "a\nb\n", "a\nb\nc\n":
+        (other / "f").write_text(content)
+        hg(other, "commit", "-qAm", "change", "-d", "0 0")
+    hg(other, "git::export")
+    filelog = other / ".hg/store/data/f.i"
+    damaged = bytearray(filelog.read_bytes())
+    damaged[-1] ^= 1
+    filelog.write_bytes(damaged)
+    hg(other, "git::export", "--dialect", "hggit")  # the text is not needed
+    git(store(other), "fsck", "--full", "--strict")
+    assert git(store(other), "show", "refs/heads/default:f") == b"a\nb\nc\n"
+    assert said(other, "git::export", "--rebuild", *DIALECT).startswith("abort: ")
+
+    hg(repo, "git::export")
+    for pack in (store(repo, "cinnabar") / "objects/pack").glob("*.pack"):
+        size = pack.stat().st_size
+        pack.chmod(0o644)
+        pack.write_bytes(bytes(size))
+    hg(repo, "git::export", *DIALECT)
+    assert ids(repo, *DIALECT) == IDS
+    hg(repo, "git::verify", "--full", *DIALECT)
+
+
 def test_drafts_that_are_hidden_leave_the_store(repo: Path) -> None:
     hg(repo, "git::export", *DIALECT)
     hg(repo, "phase", "--secret", "--force", "-r", "9:")
@@ -131,6 +157,46 @@ def test_drafts_that_are_hidden_leave_the_store(repo: Path) -> None:
         found = captured(["git", "cat-file", "-e", commit], store(repo))
         assert (found.returncode == 0) == (at < 9), commit
     hg(repo, "git::verify", "--full", *DIALECT)
+
+
+def test_no_secret_leaves_and_names_are_those_of_the_other_dialect(
+    tmp_path: Path,
+) -> None:
+    repo = tmp_path / "repo"
+    hg(tmp_path, "init", str(repo))
+    for name, bookmark, *options in (
+        ("public", "one"),
+        ("secret", "hidden", "--secret"),
+        ("draft", "two words"),
+    ):
+        hg(repo, "update", "-qr", "null" if name == "public" else "0")
+        (repo / name).write_text(f"{name}\n")
+        hg(repo, "commit", "-qAm", name, *options)
+        hg(repo, "bookmark", "-i", bookmark)
+    hg(repo, "phase", "--public", "-r", "0")
+    hg(repo, "tag", "-r", "1", "hidden too")
+    hg(repo, "tag", "-r", "0", "of public")
+    # a merge with it is as secret as it is
+    hg(repo, "merge", "-q", "-r", "1")
+    hg(repo, "commit", "-qm", "merged")
+
+    refs = []
+    for dialect in ("cinnabar", "hggit"):
+        hg(repo, "git::export", "--dialect", dialect)
+        found = git(
+            store(repo, dialect), "for-each-ref", "--format=%(refname) %(subject)"
+        )
+        refs.append([it for it in found.splitlines() if b"refs/cinnabar" not in it])
+    assert refs[0] == refs[1]
+    assert b"refs/heads/one public" in refs[1]
+    kinds = "--batch-check=%(objecttype) %(objectname)"
+    objects = git(store(repo), "cat-file", "--batch-all-objects", kinds).split()
+    contents = [
+        git(store(repo), "cat-file", "-p", oid.decode())
+        for kind, oid in zip(objects[::2], objects[1::2], strict=True)
+        if kind != b"tree"
+    ]
+    assert not [it for it in contents if it.endswith((b"secret\n", b"merged\n"))]
 
 
 def test_clones_and_bundles_have_the_same_ids(repo: Path, tmp_path: Path) -> None:

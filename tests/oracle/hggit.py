@@ -259,9 +259,10 @@ def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
                 f"desc('turn {turn - 1}')" if turn else "null",
             )
             (repository / "turn").write_text(f"{turn}\n")
-            _stock(repository, "commit", "-qAm", f"to amend {turn}")
+            date = ("-d", f"{turn} 0")
+            _stock(repository, "commit", "-qAm", f"to amend {turn}", *date)
             our_ids(repository)
-            _stock(repository, "commit", "-q", "--amend", "-m", f"turn {turn}")
+            _stock(repository, "commit", "--amend", "-qm", f"turn {turn}", *date)
             outcome.stopped = outcome.stopped or _taken_in(
                 (repository, upstream), known, peer, draw
             )

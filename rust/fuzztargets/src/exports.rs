@@ -54,6 +54,7 @@ pub(crate) fn export(input: &[u8]) {
         level: 1,
         adopted: None,
         earlier: EarlierTrees::OfManifests,
+        other: None,
     };
     if let Err(problem) = hg2git::export::<Cinnabar>(&request, &mut |_, _, _| false) {
         assert!(problem.to_string().len() <= 10_000, "a message is read by people");

@@ -16,6 +16,7 @@ mod objects;
 mod places;
 mod rev;
 mod sealed;
+mod stored;
 mod writer;
 
 pub use checksum::Checksum;
@@ -23,6 +24,7 @@ pub use entry::{Entry, Offset};
 pub use ids::Ids;
 pub use objects::Objects;
 pub use sealed::{Published, SealedPack};
+pub use stored::{BlobEntry, StoredBlobs};
 pub use writer::PackWriter;
 
 pub use crate::staged::Error;

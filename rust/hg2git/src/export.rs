@@ -160,7 +160,8 @@ impl Run<'_> {
         let lookup = Lookup { store: self.store, changes: &changes, suspect: &suspect };
         lookups.run(lookup, &files, || reporter.report(Phase::Files, 0, new_files.len() as u64))?;
         let collisions = &self.collision_check(revs.len(), &mut files)?;
-        let converter = (collisions, metadata.is_some(), D::READS_COPIES);
+        let reused = &self.reused::<D>(&new_files, &mut files, &mut packs, reporter)?;
+        let converter = ((collisions, reused), metadata.is_some(), D::READS_COPIES);
         let of_files =
             self.convert_files(lookup, &new_files, &mut files, converter, &mut packs, reporter)?;
         drop(manifests);

@@ -11,6 +11,7 @@ pub(crate) mod history;
 pub(crate) mod inherited;
 pub(crate) mod object;
 pub(crate) mod pipeline;
+pub(crate) mod reused;
 pub(crate) mod storefiles;
 pub(crate) mod storeids;
 pub(crate) mod translate;

@@ -61,6 +61,20 @@ pub struct Request<'a> {
     pub adopted: Option<AdoptedFile<'a>>,
     /// Trees that earlier runs wrote.
     pub earlier: EarlierTrees,
+    /// The store of another dialect, whose blobs are copied if they are wanted. A dialect with
+    /// [`dialect::Dialect::METADATA`] copies none.
+    pub other: Option<OtherStore<'a>>,
+}
+
+/// The store of another dialect. Nobody changes it during the run.
+#[derive(Clone, Debug)]
+pub struct OtherStore<'a> {
+    /// The directory `objects/pack` of its git repository.
+    pub directory: &'a Directory,
+    /// Names of its packs, without suffix.
+    pub packs: Vec<String>,
+    /// File names of the segments of its map, which are in [`Request::map`].
+    pub segments: Vec<String>,
 }
 
 /// Trees of earlier runs.

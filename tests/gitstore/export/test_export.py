@@ -213,6 +213,7 @@ def convert(
             "memory_bytes": memory_bytes,
             "level": conversion._LEVEL,
             "has_exact": False,
+            "other": None,
         }
         done = Operation(uimod.ui(), {}).job("export", fields)
     assert done["changesets"] == count

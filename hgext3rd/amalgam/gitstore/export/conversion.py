@@ -21,7 +21,7 @@ from ..docket import Layer, MetadataCommit
 from ..oidmap import ID_LEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -75,6 +75,16 @@ class AdoptedInput(Record):
     file: AdoptedFile
     is_judged: bool = False
     """Whether to compare them with the commits of the dialect."""
+
+
+class OtherStore(Record):
+    """The store of another dialect, whose blobs a conversion copies."""
+
+    packs_directory: Directory
+    packs: tuple[str, ...]
+    """Their names, without suffix."""
+    segments: tuple[str, ...]
+    """File names of the segments of its map."""
 
 
 class ExportConversion(Record):
@@ -148,12 +158,14 @@ class ExportConversion(Record):
         *,
         names_heads: bool = False,
         replaced: Sequence[str] = (),
+        other: OtherStore | None = None,
     ) -> Converted:
         """Convert the selected changesets that are not in ``base`` and ``layer``.
 
         New files belong to ``layer``. ``names_heads``: make the metadata commit if
         ``base`` and ``layer`` are empty and no commits are adopted: git-cinnabar has
-        other ids then. ``replaced``: packs that are removed afterwards.
+        other ids then. ``replaced``: packs that are removed afterwards. ``other`` must
+        not change meanwhile.
         ``core.errors.Moved`` if the repository has changed since ``selected`` was made.
         """
         excluded = selected.excluded
@@ -172,6 +184,7 @@ class ExportConversion(Record):
                 (base, layer),
                 selection,
                 adopted and _adopted(adopted, stack),
+                other,
                 names_heads=names_heads and not adopted,
                 replaced=replaced,
             )
@@ -213,6 +226,7 @@ class ExportConversion(Record):
         layers: tuple[Layer, Layer],
         selection: dict[str, Any],
         adopted: dict[str, Any] | None = None,
+        other: OtherStore | None = None,
         *,
         names_heads: bool = False,
         replaced: Sequence[str] = (),
@@ -229,7 +243,12 @@ class ExportConversion(Record):
         # only root can give files away
         uid = self.placement.uid if os.geteuid() == 0 else _NOBODY
         gid = self.placement.gid
-        with self.packs.opened() as packs, self.maps.directory.opened() as maps:
+        others = other.segments if other else ()
+        with (
+            self.packs.opened() as packs,
+            self.maps.directory.opened() as maps,
+            _opened(other) as of_other,
+        ):
             fields = {
                 "dialect": self.prefix,
                 "store": self.store_path,
@@ -247,7 +266,9 @@ class ExportConversion(Record):
                 "segments": segments,
                 "base": len(base.segments),
                 "metadata": metadata if self.keeps_metadata else None,
-                "unmapped": self.maps.unmapped((*segments, *metadata_segments)),
+                "unmapped": self.maps.unmapped(
+                    (*segments, *metadata_segments, *others)
+                ),
                 "selection": selection,
                 "check_texts": self.check_texts,
                 "check_each_manifest": self.check_each_manifest,
@@ -256,6 +277,7 @@ class ExportConversion(Record):
                 "level": _LEVEL,
                 "adopted": adopted,
                 "has_exact": base.exact or layer.exact,
+                "other": of_other,
             }
             return Operation(ui, _PHASES).job(name, fields, mapped_indexes(self.repo))
 
@@ -309,6 +331,21 @@ def _adopted(adopted: AdoptedInput, stack: contextlib.ExitStack) -> dict[str, An
         "is_mapped": not adopted.file.is_unmapped(),
         "is_judged": adopted.is_judged,
     }
+
+
+@contextlib.contextmanager
+def _opened(other: OtherStore | None) -> Iterator[dict[str, Any] | None]:
+    """Yield the field of another store."""
+    if other is None:
+        yield None
+        return
+    directory = other.packs_directory
+    with directory.opened() as fd:
+        yield {
+            "directory": {"fd": fd, "path": directory.path},
+            "packs": other.packs,
+            "segments": other.segments,
+        }
 
 
 def _own(published: dict[str, Any], base: Sequence[str]) -> tuple[str, ...]:

@@ -21,6 +21,8 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ... import docketfile
+from ...config import GitConfig
+from ...configitems import DIALECTS
 from ...core import errors
 from ...damage import is_repository_error
 from ...files import Unusable
@@ -34,8 +36,9 @@ from ..git.lastnames import Changed, LastNames, NamesSource
 from ..git.refs import NamedNodes
 from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
+from ..store import GitStore
 from . import docketedits, journal, metadatacommit, request as requests, settled
-from .conversion import Converted, ExportConversion
+from .conversion import Converted, ExportConversion, OtherStore
 from .metadatacommit import Covers
 from .writer import StoreWriter, metadata_oid
 
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
 
     from ..selection import FilesState, Selection
-    from ..store import GitStore
 
     _Nodes = tuple[bytes, ...]
 
@@ -524,6 +526,20 @@ class ExportRun:
         recent = self._extend(docket, recent, below, selected, known_below)
         return docketedits.with_drafts(docket, older, recent)
 
+    def _other(self) -> OtherStore | None:
+        """Return the store of another dialect, if its blobs can be copied.
+
+        The lock of exports is one for all dialects, so it does not change.
+        """
+        ui, own = self._repo.ui, self._store.config.dialect
+        for dialect in DIALECTS:
+            store = GitStore(self._repo, GitConfig.from_ui(ui, dialect))
+            docket = store.docket()
+            if dialect != own and docket.segments and store.is_complete(docket):
+                packs = store.repository.packs_directory
+                return OtherStore(packs, docket.packs, docket.segments)
+        return None
+
     def _extend(
         self,
         docket: Docket,
@@ -538,6 +554,7 @@ class ExportRun:
         known_below = max(known_below, selected.known_below(self._repo, layer.seen))
         if not selected.has_above(known_below):
             return layer
+        is_first = not layer.segments and not base.segments
         done = ExportConversion.into(self._store).run(
             self._repo.ui,
             selected,
@@ -546,13 +563,13 @@ class ExportRun:
             base,
             names_heads=names_heads,
             replaced=docket.dropped,
+            other=self._other() if is_first and not self._request.rebuild else None,
         )
         if done.displaced:
             raise _DisplacedError(done.displaced)
         if not done.segments:
             return layer
         self.done.append(done)
-        is_first = not layer.segments and not base.segments
         return Layer(
             segments=done.segments,
             packs=(*layer.packs, *done.own_packs),

@@ -5,8 +5,8 @@ use std::path::Path;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
-    Access, AdoptedFile, EarlierTrees, Error, MetadataFiles, Phase, ProgressFn, PublishedCommit,
-    PublishedFiles, PublishedMetadata, Request, Selection,
+    Access, AdoptedFile, EarlierTrees, Error, MetadataFiles, OtherStore, Phase, ProgressFn,
+    PublishedCommit, PublishedFiles, PublishedMetadata, Request, Selection,
 };
 use parallel::Directory;
 use revlog::Node;
@@ -83,6 +83,8 @@ fn with_request<R: Send>(
     let (packs, map) = (directory(&mut message, "packs")?, directory(&mut message, "map")?);
     let adopted: Option<Fields<'_>> = message.take("adopted")?;
     let adopted = adopted.map(Adopted::of).transpose()?;
+    let other: Option<Fields<'_>> = message.take("other")?;
+    let other = other.map(Other::of).transpose()?;
     let mut metadata: Option<Fields<'_>> = message.take("metadata")?;
     let mut owner: Fields<'_> = message.take("owner")?;
     let mut selection: Fields<'_> = message.take("selection")?;
@@ -118,6 +120,7 @@ fn with_request<R: Send>(
         } else {
             EarlierTrees::OfManifests
         },
+        other: other.as_ref().map(Other::store),
     };
     for read in [message, owner, selection].into_iter().chain(metadata) {
         read.end()?;
@@ -159,6 +162,30 @@ impl<'a> Adopted<'a> {
     fn file(&self) -> AdoptedFile<'_> {
         let Self { directory, name, access, is_judged } = self;
         AdoptedFile { directory, name, access: *access, is_judged: *is_judged }
+    }
+}
+
+/// The store of another dialect, with the directory of its packs.
+struct Other {
+    directory: Directory,
+    packs: Vec<String>,
+    segments: Vec<String>,
+}
+
+impl Other {
+    fn of(mut message: Fields<'_>) -> Result<Self, Failure> {
+        let other = Self {
+            directory: directory(&mut message, "directory")?,
+            packs: message.take("packs")?,
+            segments: message.take("segments")?,
+        };
+        message.end()?;
+        Ok(other)
+    }
+
+    fn store(&self) -> OtherStore<'_> {
+        let Self { directory, packs, segments } = self;
+        OtherStore { directory, packs: packs.clone(), segments: segments.clone() }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::objects::filelogs::Filelogs;
 use crate::objects::history::{self, Batch, History, Sources};
 use crate::objects::object::ObjectHead;
 use crate::objects::pipeline::{ConvertedBatch, Pipeline};
+use crate::objects::reused::Reused;
 use crate::objects::storeids::StoreIds;
 use crate::objects::trees::Purpose;
 use crate::out::packs::{Packs, add};
@@ -57,6 +58,26 @@ impl Run<'_> {
         Ok(CollisionCheck::of_known(store, shared))
     }
 
+    /// Copies blobs of new file revisions that the store of another dialect has.
+    pub(super) fn reused<D: Dialect>(
+        &self,
+        new_files: &[FileId],
+        files: &mut FileTable,
+        packs: &mut Packs,
+        reporter: &mut ThrottledProgress<'_, '_>,
+    ) -> Result<Reused> {
+        let request = self.context.request;
+        let other = request.other.as_ref().filter(|_| D::METADATA.is_none());
+        let Some(other) = other else { return Ok(Reused::default()) };
+        let total = new_files.len() as u64;
+        let report = |done| reporter.report(Phase::Files, done, total);
+        let pack = packs.of(Purpose::Git);
+        let add = |oid, base, inflated_len, stream: &[u8]| {
+            add(pack, ObjectKind::Blob, oid, base, inflated_len, stream)
+        };
+        Reused::copy((request, other), new_files, files, add, report)
+    }
+
     /// Makes blobs of new file revisions. Returns their copy metadata, if metadata is kept. Notes
     /// their copy sources, if copies are read.
     pub(super) fn convert_files(
@@ -64,7 +85,7 @@ impl Run<'_> {
         lookup: Lookup<'_>,
         new_files: &[FileId],
         files: &mut FileTable,
-        (collisions, keeps_metadata, reads_copies): (&CollisionCheck, bool, bool),
+        (known, keeps_metadata, reads_copies): ((&CollisionCheck, &Reused), bool, bool),
         packs: &mut Packs,
         reporter: &mut ThrottledProgress<'_, '_>,
     ) -> Result<Vec<Pair>> {
@@ -78,13 +99,16 @@ impl Run<'_> {
         ordered::run(
             memory_plan.width,
             filelogs,
-            || Converter::new(how, (keeps_metadata, reads_copies), collisions, &memory_plan),
+            || Converter::new(how, (keeps_metadata, reads_copies), known, &memory_plan),
             |converter, pieces| converter.convert(&pieces),
-            |Blobs { blobs, streams }| {
-                done.set(done.get() + blobs.len() as u64);
+            |Blobs { made, streams, copies }| {
+                done.set(done.get() + (made.len() + copies.len()) as u64);
+                for (file, copy) in copies.into_iter().filter(|_| reads_copies) {
+                    files.set_copy(file, copy);
+                }
                 let mut streams = streams.iter();
                 let mut stream = || streams.next().expect("each blob has its streams");
-                for Blob { file, oid, base, inflated_len, metadata, copy } in blobs {
+                for Blob { file, oid, base, inflated_len, metadata, copy } in made {
                     files.set_oid(file, oid);
                     if reads_copies {
                         files.set_copy(file, copy);

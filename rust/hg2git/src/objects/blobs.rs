@@ -22,6 +22,7 @@ use sha1lanes::{Lanes, Message, digest_one};
 use crate::error::{Error, Result};
 use crate::objects::collisions::{Attack, CollisionCheck};
 use crate::objects::compress::{Compressor, Streams};
+use crate::objects::reused::Reused;
 use crate::objects::translate::translate;
 use crate::read::files::{FileId, RecordedCopy};
 use crate::read::verify::Check;
@@ -85,8 +86,10 @@ pub(crate) struct FileMetadata {
 /// Blobs with their streams.
 #[derive(Debug)]
 pub(crate) struct Blobs {
-    pub blobs: Vec<Blob>,
+    pub made: Vec<Blob>,
     pub streams: Streams,
+    /// Revisions whose blobs were copied, and the copies that they record.
+    pub copies: Vec<(FileId, Option<RecordedCopy>)>,
 }
 
 /// The converter of one thread, used for many jobs.
@@ -96,6 +99,7 @@ pub(crate) struct Converter<'a> {
     kept: Option<(Arc<Revlog>, KeptTexts)>,
     kept_bytes: usize,
     hashed_bytes: usize,
+    reused: &'a Reused,
     encoder: Encoder<'a>,
 }
 
@@ -155,7 +159,7 @@ impl<'a> Converter<'a> {
     pub fn new(
         (level, check_texts): (u8, bool),
         (keeps_metadata, reads_copies): (bool, bool),
-        collisions: &'a CollisionCheck,
+        (collisions, reused): (&'a CollisionCheck, &'a Reused),
         memory_plan: &MemoryPlan,
     ) -> Self {
         let encoder = Encoder {
@@ -174,6 +178,7 @@ impl<'a> Converter<'a> {
             kept: None,
             kept_bytes: memory_plan.kept_bytes,
             hashed_bytes: memory_plan.hashed_bytes.min(HASHED_TEXT_BYTES.1),
+            reused,
             encoder,
         }
     }
@@ -185,9 +190,9 @@ impl<'a> Converter<'a> {
     /// [`crate::Error::Store`] with the first revision that cannot be read, does not match its
     /// node, has unknown flags, is in LFS without a valid pointer, or carries a collision attack.
     pub fn convert(&mut self, pieces: &[Piece]) -> Result<Blobs> {
-        let Self { scratch, kept, encoder, kept_bytes, hashed_bytes } = self;
+        let Self { scratch, kept, encoder, kept_bytes, hashed_bytes, reused } = self;
         let streams = encoder.compressor.streams();
-        let mut blobs = Blobs { blobs: Vec::new(), streams };
+        let mut blobs = Blobs { made: Vec::new(), streams, copies: Vec::new() };
         let mut waiting = Vec::new();
         let mut waiting_bytes = 0;
         for piece in pieces {
@@ -202,6 +207,15 @@ impl<'a> Converter<'a> {
             scratch.recycle_kept(old);
             let mut texts = Texts::resume(&piece.revlog, scratch, *kept_bytes, known);
             for planned in &piece.plan.0[piece.range.clone()] {
+                if reused.has(planned.file) {
+                    match encoder.copy(piece, planned.rev, &mut texts) {
+                        Ok(copy) => blobs.copies.push((planned.file, copy)),
+                        Err(problem) => {
+                            return encoder.finish(&waiting, &mut blobs).and(Err(problem));
+                        }
+                    }
+                    continue;
+                }
                 let waited = match Waiting::new(piece, *planned, &mut texts) {
                     Ok(waited) => waited,
                     // revisions that wait may be wrong, and take precedence
@@ -297,6 +311,20 @@ impl<'a> Waiting<'a> {
 }
 
 impl Encoder<'_> {
+    /// The copy that a revision records, if copies are read.
+    fn copy(
+        &self,
+        Piece { revlog, .. }: &Piece,
+        rev: Rev,
+        texts: &mut Texts<'_>,
+    ) -> Result<Option<RecordedCopy>> {
+        // most texts need not be rebuilt
+        if !self.reads_copies || !RecordedCopy::may_be(revlog, rev) {
+            return Ok(None);
+        }
+        Ok(RecordedCopy::of(revlog, rev, &texts.get(rev)?.text))
+    }
+
     /// Hashes all waiting revisions for git and for Mercurial, and makes their blobs.
     fn finish(&mut self, waiting: &[Waiting<'_>], blobs: &mut Blobs) -> Result<()> {
         let contents: Vec<&[u8]> = waiting.iter().map(Waiting::content).collect();
@@ -332,7 +360,7 @@ impl Encoder<'_> {
             let passed = self.collisions.object(ObjectKind::Blob, oid, *message);
             passed.map_err(|attack| waited.corrupt(attack))?;
             let blob = self.blob(waited, message.body, oid, &mut blobs.streams)?;
-            blobs.blobs.push(blob);
+            blobs.made.push(blob);
         }
         Ok(())
     }

@@ -48,9 +48,13 @@ impl RecordedCopy {
     /// The copy that the revision `rev` with this text records.
     pub fn of(filelog: &Revlog, rev: Rev, text: &[u8]) -> Option<Self> {
         let source = split_metadata(text).metadata.and_then(copy_source)?;
-        let index = filelog.index();
-        let is_new = index.parents(rev).0.is_none();
-        is_new.then(|| Self { source: source.into(), link_rev: index.link(rev) })
+        let link_rev = filelog.index().link(rev);
+        Self::may_be(filelog, rev).then(|| Self { source: source.into(), link_rev })
+    }
+
+    /// Whether the revision `rev` can record a copy: Mercurial looks at no other ones.
+    pub fn may_be(filelog: &Revlog, rev: Rev) -> bool {
+        filelog.index().parents(rev).0.is_none()
     }
 }
 

@@ -6,6 +6,7 @@ use revlog::node::node_of;
 use revlog::{Encoding, Node, Store};
 
 use super::*;
+use crate::objects::reused::Reused;
 use crate::objects::trees::MAX_DEPTH;
 
 /// A text and its stored chunk: a delta against the revision before, or the full text.
@@ -75,7 +76,7 @@ type Made = Vec<(Oid, Option<FileId>, Vec<u8>)>;
 fn made(jobs: impl IntoIterator<Item = Result<Blobs>>) -> Made {
     let mut all = Made::new();
     for job in jobs {
-        let Blobs { blobs, streams } = job.expect("nothing is wrong");
+        let Blobs { made: blobs, streams, .. } = job.expect("nothing is wrong");
         let made = blobs.iter().zip(streams.iter());
         all.extend(made.map(|(blob, stream)| (blob.oid, blob.base, stream.to_vec())));
     }
@@ -93,9 +94,13 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: Arc::clone(&plan), range: 0..180 };
-        made(
-            [Converter::new((1, true), (true, false), &collisions, &memory_plan).convert(&[piece])],
+        made([Converter::new(
+            (1, true),
+            (true, false),
+            (&collisions, &Reused::default()),
+            &memory_plan,
         )
+        .convert(&[piece])])
     };
     let deepest = plan.0.iter().map(|planned| planned.depth).max();
     assert_eq!(deepest, Some(MAX_DEPTH), "there are landmarks");
@@ -106,7 +111,8 @@ fn jobs_cut_anywhere_give_the_same_bytes() {
         };
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
-        let new = || Converter::new((1, true), (true, false), &collisions, &memory_plan);
+        let reused = Reused::default();
+        let new = || Converter::new((1, true), (true, false), (&collisions, &reused), &memory_plan);
         let mut one = new();
         // by one thread, by one for each job, and by two in turn
         let in_order = made((0..180).step_by(step).map(|start| one.convert(&piece(start))));
@@ -133,9 +139,14 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
         let (collisions, memory_plan) =
             (CollisionCheck::Each, MemoryPlan::new(memory, 0, 1, &opened));
         let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..20 };
-        let error = Converter::new((1, true), (true, false), &collisions, &memory_plan)
-            .convert(&[piece])
-            .map(drop);
+        let error = Converter::new(
+            (1, true),
+            (true, false),
+            (&collisions, &Reused::default()),
+            &memory_plan,
+        )
+        .convert(&[piece])
+        .map(drop);
         let said = error.expect_err("two are wrong").to_string();
         assert!(said.contains("revision 3: text does not match its node"), "{memory}: {said}");
     }
@@ -158,8 +169,9 @@ fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
         (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
     let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
     let made =
-        Converter::new((1, true), (true, false), &collisions, &memory_plan).convert(&[piece]);
-    let Blobs { blobs, streams } = made.expect("nothing is wrong");
+        Converter::new((1, true), (true, false), (&collisions, &Reused::default()), &memory_plan)
+            .convert(&[piece]);
+    let Blobs { made: blobs, streams, .. } = made.expect("nothing is wrong");
     let payloads: Vec<_> = std::iter::zip(&blobs, streams.iter())
         .map(|(blob, stream)| {
             gitpack::deflate::inflate(stream, blob.inflated_len).expect("is whole")
