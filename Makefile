@@ -274,16 +274,23 @@ perf-memory: local $(PERF_VENV)/.ready ## where the memory of an export goes
 # to replicate it. 2.2.0 has the queue that grew with the square of the heads.
 PERF_NAMES = 10000 50000 100000
 PERF_JGITS = 2.2.0.201212191850-r 3.0.0.201306101825-r $(JGIT)
-PERF_MANY = $(foreach size,$(PERF_NAMES),-r heads:heads=$(size) -r names:names=$(size) -r names-and-heads:names=$(size))
+PERF_MANY = -r heads:heads=$$size -r names:names=$$size -r names-and-heads:names=$$size
+PERF_MANY_OUTPUT = --cache $(PERF) -o $(PERF)/names-$$size
 .PHONY: perf-names
 perf-names: local $(PERF_VENV)/.ready $(PERF_JGITS:%=build/perf-jgit/%/push) ## one change among 100,000 names: exported, served, replicated
-	@$(BENCH) run start export-nothing export-one fetch-one fetch-first push-one -i cpu \
-	  -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg \
-	  $(PERF_MANY) --passes $(PASSES) --cache $(PERF) -o $(PERF)/names.json
-	@$(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-seven-hidden replicate-pulled \
-	  replicate-pulled-hidden -i cpu -m amalgam=$(BIN)/hg -m git=$(shell command -v git) \
-	  $(foreach jgit,$(PERF_JGITS),-m jgit-$(jgit)=jgit:"$$TREE"/build/perf-jgit/$(jgit)/push) \
-	  $(PERF_NAMES:%=-r names-and-heads:names=%) --passes $(PASSES) --cache $(PERF) -o $(PERF)/replication.json
+	@for size in $(PERF_NAMES); do ( \
+	  $(BENCH) run start export export-nothing export-one export-deletion fetch-one fetch-first push-one -i cpu \
+	    -m amalgam=$(BIN)/hg -m hg=$(BIN)/hg $(PERF_MANY) --passes $(PASSES) $(PERF_MANY_OUTPUT)-cpu.json && \
+	  rm -rf $(PERF)/runs && cd "$$TREE" && \
+	  $(BENCH) run export-one export-deletion -i written \
+	    -m amalgam=$(BIN)/hg $(PERF_MANY) --passes 3 $(PERF_MANY_OUTPUT)-written.json && \
+	  rm -rf $(PERF)/runs && cd "$$TREE" && \
+	  $(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-seven-hidden replicate-pulled \
+	    replicate-pulled-hidden -i cpu -m amalgam=$(BIN)/hg -m git=$(shell command -v git) \
+	    $(foreach jgit,$(PERF_JGITS),-m jgit-$(jgit)=jgit:"$$TREE"/build/perf-jgit/$(jgit)/push) \
+	    -r names-and-heads:names=$$size --passes $(PASSES) $(PERF_MANY_OUTPUT)-replication.json && \
+	  rm -rf $(PERF)/runs ) || exit 1; done
+	@$(BENCH) exponents $(foreach kind,cpu written replication,$(PERF_NAMES:%=$(PERF)/names-%-$(kind).json))
 
 build/perf-jgit/%/push: contrib/perf/jgit/Push.java contrib/perf/jgit/pom.xml
 	@rm -rf $(@D)

@@ -87,6 +87,11 @@ def _compare(options: argparse.Namespace) -> None:
     _print_exponents(after if options.after else before)
 
 
+def _exponents(options: argparse.Namespace) -> None:
+    """Say how cost grows over results that are of different sizes."""
+    _print_exponents(_merged(options))
+
+
 def _report(options: argparse.Namespace) -> None:
     """Write the page."""
     options.output.write_text(pages.outcome(_merged(options)))
@@ -255,7 +260,8 @@ def _parser() -> argparse.ArgumentParser:
         kept.add_argument("--history", type=Path, default=_HISTORY, metavar="DIRECTORY")
     docs = command("explanation", _explanation)
     docs.add_argument("--page", type=Path, required=True)
-    for reads in (report, keep, docs, command("rst", _rst)):
+    grown = command("exponents", _exponents)
+    for reads in (report, keep, docs, grown, command("rst", _rst)):
         reads.add_argument("results", type=Path, nargs="+")
     return parser
 

@@ -204,7 +204,8 @@ BENCHMARKS: dict[str, Benchmark] = {
     kind.name: kind()
     for kind in (
         *(Export, ExportNothing, GitBundle, HgBundle, Log, Lookup),
-        *(names.Start, names.ExportOne, names.FetchOne, names.FetchFirst),
+        *(names.Start, names.ExportOne, names.ExportDeletion),
+        *(names.FetchOne, names.FetchFirst),
         *(names.PushOne, names.Replicate, names.ReplicateNothing),
         *(names.ReplicateSeven, names.ReplicateHidden, names.ReplicateSevenHidden),
         *(names.ReplicatePulled, names.ReplicatePulledHidden),

@@ -100,6 +100,34 @@ class Processor(Time):
     measures = "cpu_seconds"
 
 
+class Written(Instrument):
+    """Bytes that its processes write: to files, and the few to pipes."""
+
+    name = "written"
+    measures = "written_bytes"
+
+    def missing(self) -> str:
+        """Linux counts them."""
+        return "" if Path("/proc/self/io").exists() else "there is no /proc/PID/io"
+
+    def measure(self, command: Command, directory: Path) -> Measured:
+        """Let it run; a process that nobody has awaited yet has its sums."""
+        with subprocess.Popen(
+            command.arguments,
+            cwd=command.directory,
+            env=command.full_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            counts = Path(f"/proc/{process.pid}/io").read_text()
+        if process.returncode:
+            raise CommandError(f"exit {process.returncode}: {command.arguments}")
+        written = counts.split("wchar: ")[1].split()[0]
+        return Measured({"written_bytes": int(written)})
+
+
 class Memory(Instrument):
     """PSS of all processes over time, by the phases that hg's progress bars name.
 
@@ -214,7 +242,8 @@ class Callgrind(Instrument):
 
 
 INSTRUMENTS: dict[str, Instrument] = {
-    kind.name: kind() for kind in (Time, Processor, Memory, Instructions, Callgrind)
+    kind.name: kind()
+    for kind in (Time, Processor, Written, Memory, Instructions, Callgrind)
 }
 
 

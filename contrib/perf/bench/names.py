@@ -57,6 +57,31 @@ class ExportOne(Benchmark):
         return {"is exported": _commit(job) == _git(_store(job), "rev-parse", _REF)}
 
 
+class ExportDeletion(Benchmark):
+    """An export of one bookmark that has gone."""
+
+    name = "export-deletion"
+    title = "export of a deleted bookmark"
+    kinds: ClassVar[tuple[str, ...]] = ("amalgam",)
+
+    def setup(self, job: Job) -> None:
+        """Export everything, the first time; then delete the next bookmark."""
+        _exported(job)
+        hg = [str(job.subject.hg), "-R", str(job.copy())]
+        there = Command([*hg, "bookmarks", "-T", "{bookmark}\n"]).output().split()
+        self._gone = next(name for name in there if name != NAME)
+        Command([*hg, "bookmark", "-q", "-d", self._gone]).output()
+
+    def run(self, job: Job) -> Command:
+        """Export it."""
+        return _export(job)
+
+    def answer(self, job: Job) -> Answer:
+        """Its ref has gone."""
+        refs = _git(_store(job), "for-each-ref", f"refs/heads/{self._gone}")
+        return {"is gone": not refs}
+
+
 class FetchOne(Benchmark):
     """A server that is warm: one change, until a client has it."""
 

@@ -86,40 +86,45 @@ def between(before: Results, after: Results, base: str, other: str) -> Iterator[
 
 
 def exponents(results: Results) -> Iterator[str]:
-    """Yield how processor time grows with size: a line for benchmark and subject.
+    """Yield how cost grows with size: a line for benchmark and subject.
+
+    It is processor time, and the bytes written where these were counted.
 
     Size is what a repository has most of: names, heads or changesets. The exponent is
     the slope of a line through the logarithms of all samples. Where ``start`` was
     measured, it is subtracted first, but not from the time of a server.
     """
-    times: dict[tuple[str, str, str], list[tuple[int, list[float]]]] = {}
+    costs: dict[tuple[str, str, str, str], list[tuple[int, list[float]]]] = {}
     of_servers = set()
     for (benchmark, repository, instrument), by_subject in sorted(
         samples_by_subject(results).items()
     ):
         profile, size = _size(repository)
-        if instrument not in ("time", "cpu") or not size:
+        if instrument not in ("time", "cpu", "written") or not size:
             continue
+        value = "written_bytes" if instrument == "written" else "cpu_seconds"
         for subject, taken in by_subject.items():
-            key = (benchmark, profile, subject)
-            row = (size, [one.values["cpu_seconds"] for one in taken])
-            times.setdefault(key, []).append(row)
+            key = (benchmark, profile, subject, value)
+            row = (size, [one.values[value] for one in taken])
+            costs.setdefault(key, []).append(row)
             if "user_seconds" not in taken[0].values:
                 of_servers.add(key)
-    for (benchmark, profile, subject), rows in times.items():
+    for (benchmark, profile, subject, value), rows in costs.items():
         rows.sort(key=lambda row: row[0])
         if len(rows) < 2 or benchmark == "start":
             continue
-        starts = dict(times.get(("start", profile, subject.removesuffix(AGAIN)), []))
-        if (benchmark, profile, subject) in of_servers:
+        of_start = ("start", profile, subject.removesuffix(AGAIN), value)
+        starts = dict(costs.get(of_start, []))
+        if (benchmark, profile, subject, value) in of_servers:
             starts = {}
+        form = "{:,}: {:,.0f} bytes" if value == "written_bytes" else "{:,}: {:.3f} s"
         above = [
             (size, statistics.median(taken) - statistics.median(starts.get(size, [0])))
             for size, taken in rows
         ]
         yield (
             f"{benchmark} {profile}: {subject} "
-            f"{', '.join(f'{size:,}: {seconds:.3f} s' for size, seconds in above)}"
+            f"{', '.join(form.format(*point) for point in above)}"
             f"{' above start' if starts else ''}; {_slope(above)}"
         )
 
