@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -18,37 +18,29 @@ if TYPE_CHECKING:
 
     from .subject import Subject
 
-_START_SECONDS = 120
-
 
 class Server:
     """``hg serve`` of a repository, with all processes below it."""
 
     def __init__(self, subject: Subject, repo: Path, *settings: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/"
         config = [word for item in settings for word in ("--config", item)]
-        words = [*config, "-R", str(repo), "serve", "-a", "127.0.0.1", "-p", str(port)]
-        command = subject.command(*words)
+        words = [*config, "-R", str(repo), "serve", "-a", "127.0.0.1", "-p", "0"]
+        command = subject.command(*words, "--print-url")
         with repo.with_name("server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command.arguments,
                 env=command.full_environment(),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
+                text=True,
             )
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise CommandError(f"the server did not start: see {log.name}")
-            time.sleep(0.05)
+        assert self._process.stdout is not None
+        port = re.search(r":(\d+)/", self._process.stdout.readline())
+        if not port:
+            self.stop()
+            raise CommandError(f"the server did not start: see {log.name}")
+        self.url = f"http://127.0.0.1:{port[1]}/"
         self._used_before = 0.0
 
     def measuring(self, command: Command) -> Command:
@@ -63,7 +55,7 @@ class Server:
     def stop(self) -> None:
         """Stop it."""
         self._process.terminate()
-        self._process.wait()
+        self._process.communicate()
 
     def _used(self) -> float:
         """Return the processor seconds of its processes, also of those that ended."""
