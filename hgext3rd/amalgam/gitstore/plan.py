@@ -138,12 +138,12 @@ class ExportPlan(Record):
     def is_as_seen(self, repo: RepoT, docket: Docket) -> bool:
         """Return whether all seen changesets have the same places and layers."""
         return self.is_base_as_seen(repo, docket) and _is_as_seen(
-            repo, self.allowed, docket.drafts.seen
+            repo, self.allowed, docket.drafts
         )
 
     def is_base_as_seen(self, repo: RepoT, docket: Docket) -> bool:
         """Return the same for the base alone."""
-        return _is_as_seen(repo, self.public, docket.base.seen)
+        return _is_as_seen(repo, self.public, docket.base)
 
     def has_base_shrunk(self, repo: RepoT, docket: Docket, maps: MapFiles) -> bool:
         """Return whether the base has a changeset that must not be there.
@@ -185,8 +185,10 @@ def _from(
     return {rev: changelog.node(rev) for rev in found if rev not in selected.excluded}
 
 
-def _is_as_seen(repo: RepoT, selected: Selection, seen: Sequence[Checkpoint]) -> bool:
-    return bool(seen) and selected.known_below(repo, seen) == seen[-1].len
+def _is_as_seen(repo: RepoT, selected: Selection, layer: Layer) -> bool:
+    if not layer.seen:  # the layer of an empty repository, or not a complete export
+        return not selected.len and not layer.segments
+    return selected.known_below(repo, layer.seen) == layer.seen[-1].len
 
 
 def is_safe(repo: RepoT, export: bytes, docket: Docket, maps: MapFiles) -> bool:

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from mercurial import ui as uimod
 from testlib.environment import ENVIRONMENT, executable, git, hg, publish_commits
+from testlib.exported import STRIP, Exported
 from testlib.generated import generate
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.core.operation import Operation
 from hgext3rd.amalgam.files import Directory
 from hgext3rd.amalgam.gitstore import requirements
-from hgext3rd.amalgam.gitstore.export import conversion
+from hgext3rd.amalgam.gitstore.export import conversion, export as exporting
 
 pytestmark = pytest.mark.slow
 
@@ -379,3 +380,20 @@ def test_gitnode_is_empty_where_nothing_is_exported(
     (oid,) = ids(server, repo)
     assert git(store_of(repo), "cat-file", "-t", oid) == b"commit\n"
     assert ids(server, repo, "null") == [""]
+
+
+def test_store_of_an_empty_repository_is_up_to_date(empty: Exported) -> None:
+    """Before the first changeset, and after the last one is gone."""
+
+    def is_up_to_date() -> bool:
+        return exporting.is_up_to_date(empty.git_store())
+
+    empty.hg("git::export")
+    assert is_up_to_date()
+    empty.commit_nothing("one")
+    assert not is_up_to_date()
+    empty.hg("git::export")
+    empty.hg(*STRIP, "0")
+    assert not is_up_to_date()
+    empty.hg("git::export")
+    assert is_up_to_date()
