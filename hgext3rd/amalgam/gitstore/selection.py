@@ -223,6 +223,9 @@ def _filtered(repo: RepoT, name: bytes) -> frozenset[int]:
         return frozenset(repo.filtered(name).changelog.filteredrevs)
     except ValueError as exc:
         raise _blame(repo.unfiltered().changelog, exc) from None
+    except IndexError:
+        # phases or bookmarks were read before a strip, and the changelog after it
+        raise error.StorageError(_(b"the changelog was cut meanwhile")) from None
 
 
 def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
