@@ -225,7 +225,9 @@ def _filtered(repo: RepoT, name: bytes) -> frozenset[int]:
         raise _blame(repo.unfiltered().changelog, exc) from None
     except IndexError:
         # phases or bookmarks were read before a strip, and the changelog after it
-        raise error.StorageError(_(b"the changelog was cut meanwhile")) from None
+        raise error.StorageError(
+            _(b"the changelog was cut while it was read"), hint=_(b"try again")
+        ) from None
 
 
 def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
