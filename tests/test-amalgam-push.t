@@ -49,7 +49,7 @@ Remotes have names in the configuration. Refs of others are refused:
   $ hg git::push taken
   $TESTTMP/taken.git: nothing was pushed
   push to taken failed: the remote has 1 ref that this repository did not write: refs/heads/theirs
-  (--adopt takes over those that are equal or behind)
+  (run 'hg git::push --adopt taken' to take over those that are equal or behind, if nobody else writes them)
   [2]
   $ hg git::push --adopt taken
   $TESTTMP/taken.git: 1 new

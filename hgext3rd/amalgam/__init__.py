@@ -140,18 +140,13 @@ List all items with their defaults, or show one::
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 from mercurial.configitems import coreitems
 
 from . import commands, configitems, hooks
 
-# At its start hg makes objects that stay, and Python looks for garbage among them after
-# each 700. This gives back two fifths of the cost of amalgam's start. Whoever has
-# turned that off, or looks less often, decides.
-if 0 < gc.get_threshold()[0] < 20_000:
-    gc.set_threshold(20_000)
+hooks.collect_garbage_less_often()
 
 # 6.9 maps indexes by default. To compare versions at each start would take a module and
 # a pattern of Mercurial, more than all tables here.

@@ -11,7 +11,9 @@ little of Mercurial. So there is no class here, and no object for each row.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
+import itertools
 import os
 import sys
 from types import SimpleNamespace
@@ -400,11 +402,27 @@ def debuginstall(ui: UiT, fm: Any) -> int:
     return installation.check(ui, fm)
 
 
+_usual_garbage = gc.get_threshold()
+_repositories = itertools.count()
+
+
+def collect_garbage_less_often() -> None:
+    """Save two fifths of the cost of amalgam's start, until repositories come and go.
+
+    At its start hg makes objects that stay, and Python looks for garbage among them
+    after each 700. Whoever has turned that off, or looks less often, decides.
+    """
+    if 0 < _usual_garbage[0] < 20_000:
+        gc.set_threshold(20_000)
+
+
 def reposetup(_ui: UiT, repo: RepoT) -> None:
     """Let processes that a repository starts have its configuration.
 
     And changesets the names that git remotes have for them.
     """
+    if next(_repositories) == 1:  # a server, or a larger command
+        gc.set_threshold(*_usual_garbage)
     if b"AMALGAM_CONFIG" in encoding.environ:
         from . import background
 
