@@ -315,6 +315,16 @@ pub struct JudgedCommit<'a> {
 }
 
 impl<'a> JudgedCommit<'a> {
+    /// Judges a commit object: `refusal` reads tree and parents, and says why not.
+    fn by(
+        content: &'a [u8],
+        refusal: impl FnOnce(&'a [u8], &mut Self) -> Result<(), reason::RefusedFor<'a>>,
+    ) -> Self {
+        let mut judged = Self::default();
+        judged.refused = refusal(content, &mut judged).err();
+        judged
+    }
+
     /// Reads the first lines of a commit object of `len` bytes, and returns the values of author
     /// and committer.
     fn read(

@@ -121,9 +121,7 @@ pub(super) fn stands_for(changeset: &Changeset<'_>, content: &[u8]) -> bool {
 /// Judges a commit object.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
-    let mut judged = JudgedCommit::default();
-    judged.refused = refusal(content, &mut judged).err();
-    judged
+    JudgedCommit::by(content, refusal)
 }
 
 fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), RefusedFor<'a>> {

@@ -8,9 +8,7 @@ use crate::{JudgedCommit, Reason};
 /// Judges a commit object whose changeset has the extras of this module.
 #[must_use]
 pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
-    let mut judged = JudgedCommit::default();
-    judged.refused = refusal(content, &mut judged).err();
-    judged
+    JudgedCommit::by(content, refusal)
 }
 
 fn refusal<'a>(content: &'a [u8], judged: &mut JudgedCommit<'a>) -> Result<(), RefusedFor<'a>> {
