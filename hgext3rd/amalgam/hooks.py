@@ -412,8 +412,8 @@ def collect_garbage_less_often() -> None:
     At its start hg makes objects that stay, and Python looks for garbage among them
     after each 700. Whoever has turned that off, or looks less often, decides.
     """
-    if 0 < _usual_garbage[0] < 20_000:
-        gc.set_threshold(20_000)
+    if 0 < _usual_garbage[0] < 50_000:
+        gc.set_threshold(50_000)
 
 
 def reposetup(_ui: UiT, repo: RepoT) -> None:

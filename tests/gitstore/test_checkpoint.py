@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ def test_digest_tells_changelogs_apart(
         store.commit_nothing(f"{number}")
     if form == "inline":  # or any other that is asked for its nodes
         monkeypatch.setattr(checkpoint, "_PLAIN_HEADERS", ())
-    monkeypatch.setattr(checkpoint, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(checkpoint, "_PIECE_ENTRIES", 2)
     changelog = store.open().unfiltered().changelog
     whole = checkpoint.changelog_digest(changelog, 12)
     # in steps as at once
@@ -213,23 +213,26 @@ def test_entries_are_hashed_once_for_the_stats_of_their_file(
     hgrc = store.root / ".hg" / "hgrc"
     hgrc.write_text(hgrc.read_text().replace(MAPPED, ""))
     index = store.root / ".hg" / "store" / "00changelog.i"
-    pieces, hashed = checkpoint._pieces, []
+    piece, hashed = checkpoint._piece, []
 
-    def counted(changelog: Any, file: Any, start: int, end: int) -> Iterator[bytes]:
+    def counted(changelog: Any, file: Any, start: int, end: int) -> bytes:
         hashed.append((start, end))
-        return pieces(changelog, file, start, end)
+        return piece(changelog, file, start, end)
 
     def digest(count: int) -> str:
         return checkpoint.changelog_digest(changelog_of(store), count)
 
-    monkeypatch.setattr(checkpoint, "_pieces", counted)
+    monkeypatch.setattr(checkpoint, "_piece", counted)
+    monkeypatch.setattr(checkpoint, "_PIECE_ENTRIES", 8)
     monkeypatch.setattr(checkpoint, "_of_files", {})
     now = time.time_ns()
     monkeypatch.setattr(time, "time_ns", lambda: now + 10**9)
     before = digest(9)
     assert digest(9) == before
     digest(12)
-    assert hashed == [(0, 9), (9, 12)]
+    shorter = digest(10)
+    assert hashed == [(0, 8), (8, 9), (9, 12), (9, 10)]
+    assert shorter not in (before, digest(12))
     content = bytearray(index.read_bytes())
     content[100] ^= 1
     index.write_bytes(content)
@@ -240,4 +243,4 @@ def test_entries_are_hashed_once_for_the_stats_of_their_file(
     content[100] ^= 1
     index.write_bytes(content)
     assert digest(9) == before
-    assert hashed[2:] == [(0, 9), (0, 9)]
+    assert hashed[4:] == [(0, 8), (8, 9)] * 2
