@@ -149,7 +149,8 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         ("Boolean",),
         False,
         _UNTRUSTED,
-        b"Turn pushed tags into a commit to ``.hgtags``.",
+        b"Turn pushed tags into a commit to ``.hgtags``. And let ``hg push`` to a git"
+        b" repository push tags of ``.hgtags`` that it lacks.",
     ),
     (
         b"amalgam.git.push-message",

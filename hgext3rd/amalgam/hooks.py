@@ -220,7 +220,8 @@ WRAPS_FOR_REMOTES: _Wraps = {
     "mercurial.bundlerepo": (("getremotechanges", "gitpeer.wraps:incoming", _REMOTES),),
     "mercurial.discovery": (("findcommonincoming", "gitpeer.wraps:common", _REMOTES),),
     "mercurial.commands": (
-        ("table[pull]", "gitpeer.wraps:pull_command", _REMOTES),
+        ("table[pull]", "gitpeer.wraps:command", _REMOTES),
+        ("table[push]", "gitpeer.wraps:command", _REMOTES),
         ("table[clone]", "gitpeer.wraps:clone_command", _REMOTES),
     ),
 }
@@ -324,7 +325,8 @@ def extsetup(ui: UiT) -> None:
     except KeyError:
         _install(WRAPS_FOR_REMOTES, ADDITIONS_FOR_REMOTES)
         return
-    ui.debug(b"amalgam leaves git remotes to the extension hggit\n")
+    # these say so
+    _install({"mercurial.commands": WRAPS_FOR_REMOTES["mercurial.commands"]}, {})
     from .commands import ids
 
     tables = {

@@ -236,6 +236,98 @@ def test_bookmarks_follow_branches_that_go_back(
     assert "bookmark moved" not in clone.hg("pull", *evolution)
 
 
+def test_ids_of_the_remote_are_known_before_an_export(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    clone = cloned(tmp_path, project)
+    oid = project.git("rev-parse", "feature")
+    assert clone.hg("log", "-r", "feature", "-T", "{gitnode}") == oid
+    for id_ in (oid, oid[:12]):
+        assert clone.hg("log", "-r", f"gitnode({id_})", "-T", "{desc}") == "aside"
+    node = clone.hg("git::id", oid[:12]).strip()
+    assert clone.hg("git::id", node).strip() == oid
+    # those of exported changesets beside them
+    (clone.root / "mine").write_text("mine")
+    clone.hg("commit", "-A", "-q", "-m", "mine")
+    assert clone.hg("log", "-r", ".", "-T", "{gitnode}") == ""
+    clone.hg("git::export", "-q")
+    mine = clone.hg("log", "-r", ".", "-T", "{gitnode}")
+    assert clone.hg("git::id", mine, oid).split()[1:] == [node]
+
+
+def test_tag_objects_and_notes_are_kept(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    project.git("notes", "add", "-m", "reviewed", "feature")
+    clone = cloned(tmp_path, project)
+    assert "no changes found" in clone.hg("pull")
+    assert "Notes" not in clone.hg("log", "-T", "{desc} ")
+    fetched = clone.root / ".hg/amalgam/fetched"
+    refs = (fetched / "cinnabar-default.refs").read_text()
+    for ref in ("refs/notes/commits", "refs/tags/heavy"):
+        oid = project.git("rev-parse", ref)
+        assert f"{oid} " in refs
+        git(fetched / "objects.git", "cat-file", "-e", oid)
+    project.git("notes", "add", "-m", "again", "default")
+    clone.hg("pull", "-q")
+    git(
+        fetched / "objects.git",
+        "cat-file",
+        "-e",
+        project.git("rev-parse", "refs/notes/commits"),
+    )
+
+
+def test_paths_choose_bookmarks_and_public_branches(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    """By a sub-option of amalgam's, and by the items of hg-git."""
+    clone = cloned(
+        *(tmp_path, project, "--config", "paths.*:amalgam.bookmarks=mer* other"),
+        *("--config", "paths.default:hg-git.publish=feature heavy"),
+    )
+    shown = clone.hg(
+        "log", "-r", "sort(all(), rev)", "-T", "{desc} {phase} {bookmarks}\n"
+    )
+    assert {*shown.splitlines()} == {
+        *("one public ", "two public ", "three public default", "aside public "),
+        *("octopus draft ", "octopus draft merged"),
+    }
+    project.git("update-ref", "-d", "refs/heads/merged")
+    prune = ("--config", "git.pull-prune-bookmarks=no")
+    assert "keeping bookmark merged" in clone.hg("pull", *prune)
+
+
+@pytest.mark.parametrize(
+    ("setting", "public"),
+    [
+        ("paths.default:hg-git.publish=no", ""),
+        ("paths.default:hg-git.publish=yes", "one two three"),
+        ("hggit.usephases=no", ""),
+        ("git.public=default/feature", "one two aside"),
+    ],
+)
+def test_phases_follow_the_items_of_hg_git(
+    tmp_path: Path, project: HostedRepository, setting: str, public: str
+) -> None:
+    clone = cloned(tmp_path, project, "-U", "--config", setting)
+    shown = clone.hg("log", "-r", "public()", "-T", "{desc} ").split()
+    assert {*shown} == {*public.split()}
+
+
+def test_a_branch_of_git_is_pulled_by_name(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    project.git("branch", "twin", "feature")
+    clone = cloned(tmp_path, project, "-b", "feature")
+    marks = ("bookmarks", "-T", "{active}{bookmark} ")
+    assert clone.hg(*marks) == "Truefeature Falsetwin "
+    project.edit("refs/heads/merged", "later")
+    assert "adding remote bookmark merged" in clone.hg("pull", "-b", "merged")
+    code, output = clone.run("pull", "-b", "missing")
+    assert (code, output.splitlines()[1:]) == (255, ["abort: unknown branch 'missing'"])
+
+
 def test_many_branches_are_no_bookmarks(
     tmp_path: Path, project: HostedRepository
 ) -> None:
@@ -295,4 +387,5 @@ def test_hg_git_keeps_its_remotes(tmp_path: Path, project: HostedRepository) -> 
     code, output = clone.run("clone", *hggit, str(project.path), str(clone.root))
     assert code == 255
     assert "not found" in output
+    assert output.startswith("(git remotes are those of the extension hggit")
     assert os.listdir(tmp_path).count("clone") == 0

@@ -184,3 +184,53 @@ def test_the_remote_says_why(tmp_path: Path, project: HostedRepository) -> None:
     project.behaviour = Behaviour()
     assert "no changes found" in clone.run("push")[1]
     assert subjects(project, DEFAULT)[0] == "mine"
+
+
+def test_tags_are_pushed_where_asked(tmp_path: Path, project: HostedRepository) -> None:
+    clone = cloned(tmp_path, project)
+    tags = ("--config", "amalgam.git.push-tags=yes")
+    clone.hg("tag", "v1")
+    clone.hg("tag", "-l", "local")
+    clone.hg("push")
+    before = project.refs()
+    assert "adding tag v1" in clone.hg("push", *tags)
+    after = project.refs()
+    assert after.keys() - before.keys() == {"refs/tags/v1"}
+    assert after["refs/tags/v1"] == project.git("rev-parse", "default~1")
+    assert "no changes found" in clone.run("push", *tags)[1]
+    assert "no changes found" in clone.hg("pull")
+    # secret ones stay, and those of the remote do not move
+    project.git("tag", "v2", "feature")
+    clone.hg("tag", "v2", "-r", "default")
+    clone.hg("bookmark", "wip")
+    commit(clone, "hidden", "--secret")
+    clone.hg("tag", "v3")
+    before = project.refs()
+    oid = before[FEATURE][:12]
+    code, output = clone.run("push", *tags)
+    assert code == 2
+    assert output.splitlines()[1:] == [
+        f"tag 'v2' is not pushed: the remote has it on commit {oid}",
+        "(tags of git do not move; use another name)",
+        "updating branch default",
+    ]
+    assert project.refs().keys() == before.keys()
+
+
+def test_new_branches_are_made_where_asked(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    clone = cloned(tmp_path, project)
+    clone.hg("bookmark", "first")
+    commit(clone, "mine")
+    clone.hg("bookmark", "second")
+    commit(clone, "next")
+    assert "no changes found" in clone.run("push")[1]
+    assert "adding branch first" in clone.hg("push", "--new-branch", "-r", "first")
+    assert "adding branch second" in clone.hg("push", "--new-branch")
+    code, output = clone.run("push", "-b", "second")
+    assert code == 255
+    assert output.splitlines()[-2:] == [
+        "abort: unknown branch 'second'",
+        "(branches of git are bookmarks here: hg push -B second)",
+    ]

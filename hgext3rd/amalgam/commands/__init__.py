@@ -649,7 +649,7 @@ def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
 
 @templatekeyword(b"gitnode", requires={b"ctx", b"repo", b"cache"})
 def gitnode_keyword(context: Any, mapping: Any) -> bytes:
-    """String. The id of the changeset's commit in git; empty if it is not exported."""
+    """String. The id of the changeset's commit in git; empty if it has none."""
     with one_at_a_time:
         from . import ids
 

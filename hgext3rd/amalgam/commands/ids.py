@@ -22,6 +22,7 @@ from mercurial.utils import stringutil
 from .. import compat
 from ..config import GitConfig, warn_once
 from ..gitstore import ids, oidmap as oidmaps, selection, store as stores
+from ..receive.imported import ImportedCommits
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.ids import Translation
-    from ..gitstore.oidmap import OidMap
+    from ..gitstore.ids import RemoteIds, Translation
+    from ..gitstore.store import GitStore
 
 _BLOCK_BYTES = 1 << 17
 
@@ -106,7 +107,7 @@ def keyword(context: Any, mapping: Any) -> bytes:
             warn_once(repo.ui, _(b"no {gitnode}: %s") % exc.message, exc.hint)
             cache[b"amalgam-map"] = None
         else:
-            cache[b"amalgam-map"] = store.open_map()
+            cache[b"amalgam-map"] = _opened(repo, store)
     oidmap = cache[b"amalgam-map"]
     (oid,) = oidmap.oids([node]) if oidmap is not None else (None,)
     return hex_node(oid) if oid else b""
@@ -141,10 +142,14 @@ def _after(first: Callable[[], None], func: Callable[..., Any]) -> Callable[...,
     return both
 
 
+def _opened(repo: RepoT, store: GitStore) -> RemoteIds:
+    return ImportedCommits(repo, store).ids_with(store.open_map())
+
+
 @contextlib.contextmanager
-def _open_map(repo: RepoT) -> Iterator[OidMap]:
+def _open_map(repo: RepoT) -> Iterator[RemoteIds]:
     store = stores.GitStore(repo, GitConfig.from_ui(repo.ui))
-    with contextlib.closing(store.open_map()) as oidmap:
+    with contextlib.closing(_opened(repo, store)) as oidmap:
         yield oidmap
 
 
@@ -170,7 +175,7 @@ def _refuse_rewritten(repo: RepoT) -> None:
 
 
 def _translate(
-    repo: RepoT, oidmap: OidMap, given: Sequence[bytes]
+    repo: RepoT, oidmap: RemoteIds, given: Sequence[bytes]
 ) -> list[list[Translation]]:
     """Return the served changesets that ids may mean."""
     config = GitConfig.from_ui(repo.ui)
@@ -183,7 +188,7 @@ def _translate(
 
 
 def _answer_lines(
-    ui: UiT, repo: RepoT, fm: Any, oidmap: OidMap, given: Sequence[bytes]
+    ui: UiT, repo: RepoT, fm: Any, oidmap: RemoteIds, given: Sequence[bytes]
 ) -> bool:
     """Answer a block of lines; return whether all were translated."""
     answers = _translate(repo, oidmap, given)
@@ -215,7 +220,7 @@ def _status(meanings: Sequence[Translation]) -> bytes:
 
 
 def _mistake(
-    repo: RepoT, oidmap: OidMap, id_: bytes, meanings: Sequence[Translation]
+    repo: RepoT, oidmap: RemoteIds, id_: bytes, meanings: Sequence[Translation]
 ) -> error.RepoError | error.Abort | None:
     """Return Mercurial's error for an unknown or ambiguous id; None for others."""
     if len(meanings) > 1:

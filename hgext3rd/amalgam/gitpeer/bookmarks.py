@@ -1,17 +1,23 @@
-"""Which branches of a remote become bookmarks, and under which names.
+"""Rules for the names of a remote: bookmarks of its branches, and public refs.
 
 As with hg-git, a branch is the bookmark of its name, followed by the value of
-``git.branch_bookmark_suffix``. Of a remote with many branches, only those become new
-bookmarks that somebody asked for, and the one that it checks out.
+``git.branch_bookmark_suffix``. ``amalgam.bookmarks``, a sub-option of a path, has
+patterns of branches that become bookmarks. Without it, all branches do; of a remote
+with many branches, only those that somebody asked for, and the one that it checks out.
+
+The checked-out branch and all tags are public, unless hg-git's items for that say
+otherwise: ``hg-git.publish`` of a path, ``git.public`` and ``hggit.usephases``.
 """
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING
 
 from mercurial import encoding, error, scmutil
+from mercurial.utils import stringutil
 
-from .source import HEADS, shown
+from .source import HEAD, HEADS, TAGS, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,24 +42,68 @@ def _suffix(ui: UiT) -> bytes:
     return bytes(ui.config(b"git", b"branch_bookmark_suffix", b""))
 
 
+def _option(ui: UiT, remote: bytes, name: bytes) -> bytes | None:
+    """Return the value of a sub-option of the path ``remote``, or of all paths."""
+    for path in (remote, b"*"):
+        value: bytes | None = ui.config(b"paths", b"%s:%s" % (path, name))
+        if value is not None:
+            return value
+    return None
+
+
 def wanted(
     repo: RepoT,
+    remote: bytes,
     nodes: Mapping[bytes, bytes],
     asked: Collection[bytes],
     count: int,
 ) -> dict[bytes, bytes]:
-    """Return nodes of bookmarks for the branches ``nodes``.
+    """Return nodes of bookmarks for the branches ``nodes`` of a path ``remote``.
 
     ``asked`` are branches that become bookmarks in any case, ``count`` how many the
     remote has. Names that no bookmark can have are left out.
     """
+    chosen = _option(repo.ui, remote, b"amalgam.bookmarks")
+    patterns = stringutil.parselist(chosen) if chosen is not None else None
     found = {}
     for ref, node in nodes.items():
         name = name_of(repo.ui, ref)
-        if ref in asked or count <= MOST or name in repo._bookmarks:
+        is_usual = count <= MOST
+        if patterns is not None:
+            branch = shown(ref.removeprefix(HEADS))
+            is_usual = any(fnmatch.fnmatchcase(branch, it) for it in patterns)
+        if ref in asked or is_usual or name in repo._bookmarks:
             try:
                 scmutil.checknewlabel(repo, name, b"bookmark")
             except error.InputError:
                 continue
             found[name] = node
     return found
+
+
+class PublicRefs:
+    """The refs of a remote whose changesets are public."""
+
+    def __init__(self, ui: UiT, remote: bytes, head: bytes) -> None:
+        """``remote``: its name in ``[paths]``; ``head``: the checked-out ref."""
+        given = _option(ui, remote, b"hg-git.publish")
+        listed = stringutil.parselist(given) if given else []
+        switch = stringutil.parsebool(given) if given else None
+        if given is None:
+            listed = ui.configlist(b"git", b"public")
+            switch = None if listed else True
+            if not ui.configbool(b"hggit", b"usephases", True):
+                switch = False
+        self._is_usual = switch is True
+        names = listed if switch is None else []
+        self._names = {*names, *(it.removeprefix(remote + b"/") for it in names)}
+        self._head = head or HEAD
+
+    def __contains__(self, ref: bytes) -> bool:
+        """Return whether ``ref`` is public."""
+        if self._is_usual:
+            return ref == self._head or ref.startswith(TAGS)
+        for prefix in (HEADS, TAGS):
+            if ref.startswith(prefix):
+                return shown(ref.removeprefix(prefix)) in self._names
+        return False

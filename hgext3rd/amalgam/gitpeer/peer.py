@@ -12,7 +12,7 @@ import os
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error
+from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.interfaces import repository
 from mercurial.node import bin as bin_node
@@ -117,7 +117,7 @@ class GitPeer(_Peer):
 
     def capabilities(self) -> set[bytes]:
         """Return all that Mercurial may ask."""
-        return {b"lookup"}
+        return {b"lookup", b"branchmap"}
 
     _capabilities = capabilities
 
@@ -144,9 +144,9 @@ class GitPeer(_Peer):
         """Return that nothing was changed."""
         return False
 
-    def branchmap(self) -> Any:
-        """Abort, as all commands that follow."""
-        self._refuse()
+    def branchmap(self) -> _Branches:
+        """Return the branches of git, for ``--branch``."""
+        return _Branches(self.source)
 
     def _refuse(self, *_args: Any, **_kwargs: Any) -> Any:
         raise error.Abort(
@@ -157,6 +157,29 @@ class GitPeer(_Peer):
 
     known = clonebundles = clonebundles_manifest = debugwireargs = _refuse
     getbundle = stream_out = unbundle = get_cached_bundle_inline = _refuse
+
+
+class _Branches:
+    """The commits of branches by name, as a branch map of Mercurial."""
+
+    def __init__(self, source: GitSource) -> None:
+        self._source = source
+
+    def __contains__(self, name: bytes) -> bool:
+        return self._ref(name) in self._source.advertised.oids
+
+    def __getitem__(self, name: bytes) -> list[bytes]:
+        ref = self._ref(name)
+        self._source.looked_up.append(ref)
+        return [bytes(bin_node(self._source.advertised.oids[ref]))]
+
+    def branchheads(self, name: bytes, *_args: Any, **_kwargs: Any) -> list[bytes]:
+        """Return the commit of a branch."""
+        return self[name]
+
+    @staticmethod
+    def _ref(name: bytes) -> bytes:
+        return HEADS + bytes(encoding.fromlocal(name))
 
 
 class _Executor:

@@ -24,7 +24,7 @@ from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
 from . import bookmarks as marks
 from .fetched import Fetched, FetchedRef
-from .source import HEAD, HEADS, TAGS, address_of
+from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -122,7 +122,11 @@ class _Import:
         with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
             knows = Known(self._repo, self._store, imported)
             oids = self._fetched(names, knows)
-            commits = {commit for _oid, commit in oids.values()}
+            commits = {
+                commit
+                for name, (_oid, commit) in oids.items()
+                if not name.startswith(NOTES)
+            }
             git, tips = self.fetched.git, sorted(commits - knows(commits).keys())
             heads = self._repo.unfiltered().changelog.headrevs()
             count = 0
@@ -131,7 +135,8 @@ class _Import:
                 count = self._import(tips, knows, imported)
             nodes = knows(commits)
         for name, (oid, commit) in oids.items():
-            self.refs[name] = FetchedRef(oid, commit, nodes.get(commit, b""))
+            node = b"" if name.startswith(NOTES) else nodes.get(commit, b"")
+            self.refs[name] = FetchedRef(oid, commit, node)
         more = len(self._repo.unfiltered().changelog.headrevs()) - len(heads)
         result = (more + 1 if more >= 0 else more - 1) if count else 0
         found = {name: it.node for name, it in self.refs.items() if it.node}
@@ -295,15 +300,17 @@ class _Pull:
         self._repo = repo
         self._source = source
         self._op = op
+        self._remote = remote_name(repo, source)
 
     def run(self, asked: list[bytes] | None) -> None:
-        """Import ``asked``, or all branches and tags; then names and phases."""
+        """Import ``asked``, or all branches, tags and notes; then names and phases."""
         repo, source = self._repo, self._source
         advertised, op = source.advertised, self._op
         branches = [it for it in advertised.oids if it.startswith(HEADS)]
         names = asked
         if names is None:
-            names = branches + [it for it in advertised.oids if it.startswith(TAGS)]
+            others = (TAGS, NOTES)
+            names = branches + [it for it in advertised.oids if it.startswith(others)]
             if HEAD in advertised.oids and not advertised.head:
                 names.append(HEAD)
         job, end = _Import(repo, source), len(repo.unfiltered().changelog)
@@ -323,8 +330,7 @@ class _Pull:
                 self._follow(job.before, nodes, end)
             self._set_bookmarks(nodes, asked or (), len(branches))
             if refs != job.before:
-                name = remote_name(repo, source)
-                job.fetched.keep_refs(name, refs, op.trmanager.transaction())
+                job.fetched.keep_refs(self._remote, refs, op.trmanager.transaction())
         if _clones and _clones[-1]:
             self._activate(asked)
 
@@ -335,9 +341,10 @@ class _Pull:
         return {ref: bin_node(nodes[it]) for ref, it in oids.items() if it in nodes}
 
     def _set_phases(self, nodes: Mapping[bytes, bytes]) -> None:
-        """Publish tags and the default branch; nothing stays secret."""
-        repo, head = self._repo.unfiltered(), self._source.advertised.head or HEAD
-        public = {it for ref, it in nodes.items() if ref == head or ref[:10] == TAGS}
+        """Publish by the rule of the path; nothing stays secret."""
+        repo, head = self._repo.unfiltered(), self._source.advertised.head
+        rule = marks.PublicRefs(repo.ui, self._remote, head)
+        public = {it for ref, it in nodes.items() if ref in rule}
         for phase, wanted in (
             (phases.public, public),
             (phases.draft, {*nodes.values()} - public),
@@ -356,6 +363,7 @@ class _Pull:
         revision of this pull.
         """
         repo, there = self._repo, self._source.advertised.oids
+        prunes = repo.ui.configbool(b"git", b"pull-prune-bookmarks", True)
         is_below = repo.unfiltered().changelog.isancestor
         changes: list[tuple[bytes, bytes | None]] = []
         moves = []
@@ -365,7 +373,7 @@ class _Pull:
             if here is None or not it.node:
                 continue
             new, is_unmoved = nodes.get(ref), hex_node(here) == it.node
-            if ref not in there and is_unmoved:
+            if ref not in there and is_unmoved and prunes:
                 changes.append((name, None))
                 text = _(b"deleting bookmark %s: the remote has deleted its branch")
                 repo.ui.status(one_line(text % name))
@@ -394,7 +402,8 @@ class _Pull:
     ) -> None:
         head = self._source.advertised.head
         branches = {it: node for it, node in nodes.items() if it.startswith(HEADS)}
-        wanted = marks.wanted(self._repo, branches, {*asked, head}, count)
+        asked = {*asked, head}
+        wanted = marks.wanted(self._repo, self._remote, branches, asked, count)
         self._op.remotebookmarks = wanted
         exchange._pullbookmarks(self._op)
         made = sum(marks.name_of(self._repo.ui, it) not in wanted for it in branches)

@@ -1,10 +1,12 @@
 """Pushes to git remotes.
 
 Bookmarks move the branches of their names: those that the remote has, or that the user
-has named. Their changesets are exported, and git pushes the commits. Each ref has a
-lease: the oid that this process has seen there. A branch may lose
-commits only if all of them are obsolete here, with successors on the new tip, or with
-``--force``. Each refused ref is named with the next step; the others are pushed.
+has named. With ``amalgam.git.push-tags``, tags below the pushed bookmarks are pushed,
+too; those that the remote has do not move. The changesets are exported, and git pushes
+the commits. Each ref has a lease: the oid that this process has seen there. A branch
+may lose commits only if all of them are obsolete here, with successors on the new tip,
+or with ``--force``. Each refused ref is named with the next step; the others are
+pushed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ from mercurial import error, exchange, obsutil, phases
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node, short
 
+from ..config import PushConfig
 from ..gitstore.export import export
-from ..gitstore.git.refs import HEADS, escaped
+from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
 from ..receive.imported import ImportedCommits
 from ..records import Record
 from ..remote.staging import Change, staged
@@ -44,7 +47,7 @@ _HINTS = {
 
 
 class Update(Record):
-    """A branch to write at the remote."""
+    """A branch or tag to write at the remote."""
 
     ref: bytes
     old: bytes
@@ -53,9 +56,14 @@ class Update(Record):
     """The changeset of its new tip; ``None`` to delete it."""
 
     @property
+    def is_tag(self) -> bool:
+        """Return whether it is a tag."""
+        return self.ref.startswith(TAGS)
+
+    @property
     def name(self) -> bytes:
-        """Return the branch, for people."""
-        return self.ref.removeprefix(HEADS)
+        """Return the name of the branch or tag, for people."""
+        return self.ref.removeprefix(TAGS if self.is_tag else HEADS)
 
 
 def push(
@@ -76,8 +84,11 @@ def push(
     source: GitSource = peer.source
     op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
     run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
-    wanted = run.wanted(revs, [repo._bookmarks.expandname(it) for it in bookmarks])
+    named = [repo._bookmarks.expandname(it) for it in bookmarks]
+    wanted = run.wanted(revs, named, makes_new=newbranch)
     updates = [it for it in wanted if run.may(it)]
+    if PushConfig.from_ui(repo.ui).may_tag:
+        updates += run.tags(updates)
     done = run.push(updates) if updates else 0
     if not done and not run.refused:
         repo.ui.status(_(b"no changes found\n"))
@@ -105,11 +116,12 @@ class _Push:
         """Refs that were refused, here or there."""
 
     def wanted(
-        self, revs: Sequence[bytes] | None, named: Sequence[bytes]
+        self, revs: Sequence[bytes] | None, named: Sequence[bytes], *, makes_new: bool
     ) -> list[Update]:
         """Return the branches that differ from their bookmarks here.
 
-        ``named``: bookmarks to push whether the remote has them or not.
+        ``named``: bookmarks to push whether the remote has them or not. Without any,
+        ``makes_new`` adds those on ``revs``, or the active one.
         """
         repo, oids = self._repo, self._source.advertised.oids
         nodes: dict[bytes, bytes | None] = {}
@@ -123,8 +135,14 @@ class _Push:
                 )
             nodes[ref] = node
         if not named:
-            there = ((marks.ref_of(repo.ui, n), n) for n in repo._bookmarks)
-            nodes = {ref: repo._bookmarks[n] for ref, n in there if ref in oids}
+            mine = repo._bookmarks
+            new = {mine.active} if makes_new and revs is None else set()
+            if makes_new and revs is not None:
+                new = {name for name in mine if mine[name] in revs}
+            both = ((marks.ref_of(repo.ui, name), name) for name in mine)
+            nodes = {
+                ref: mine[name] for ref, name in both if ref in oids or name in new
+            }
             if revs is not None:
                 below = repo.revs(b"::%ln", revs)
                 nodes = {
@@ -157,6 +175,27 @@ class _Push:
     def _is_ancestor(self, old: bytes, new: bytes) -> bool:
         return bool(self._repo.unfiltered().changelog.isancestor(old, new))
 
+    def tags(self, updates: Sequence[Update]) -> list[Update]:
+        """Return the tags that the remote lacks, on changesets that it has or gets."""
+        repo, advertised = self._repo, self._source.advertised
+        tips = [bin_node(node) for node in self._known.values()]
+        tips = [it for it in tips if it in repo]
+        tips += [it.node for it in updates if it.node]
+        tags = global_tags(repo)
+        below = repo.revs(b"%ln & ::%ln", tags.values(), tips)
+        tags = {tag: node for tag, node in tags.items() if repo[node].rev() in below}
+        refs = {TAGS + name: tags[tag] for tag, name in tag_names(tags).items()}
+        there = {ref: advertised.commit(ref) for ref in refs if ref in advertised.oids}
+        theirs = pulling.known(repo, there.values())
+        for ref, oid in there.items():
+            if theirs.get(oid) != hex_node(refs[ref]):
+                text = _(b"the remote has it on commit %s") % oid[:_SHORT]
+                hint = _(b"tags of git do not move; use another name")
+                self._refuse(Update(ref, NO_OID, refs[ref]), text, hint)
+        return [
+            Update(ref, NO_OID, node) for ref, node in refs.items() if ref not in there
+        ]
+
     def may(self, update: Update) -> bool:
         """Return whether a branch may be pushed; if not, say why."""
         reason = self._reason(update)
@@ -166,7 +205,10 @@ class _Push:
 
     def _refuse(self, update: Update, reason: bytes, hint: bytes) -> None:
         self.refused += 1
-        text = _(b"branch '%s' is not pushed: %s") % (update.name, reason)
+        text = _(b"branch '%s' is not pushed: %s")
+        if update.is_tag:
+            text = _(b"tag '%s' is not pushed: %s")
+        text %= update.name, reason
         self._repo.ui.warn(one_line(text))
         self._repo.ui.warn(one_line(b"(%s)" % hint))
 
@@ -247,8 +289,9 @@ class _Push:
         with contextlib.closing(self._store.open_map()) as oidmap:
             found = dict(zip(nodes, oidmap.oids(nodes), strict=True))
             ours = dict(zip(theirs, oidmap.oids([*theirs]), strict=True))
+        below = repo.revs(b"%ln & ::%ln", theirs, nodes)
         for node, oid in ours.items():
-            is_below = any(self._is_ancestor(node, it) for it in nodes)
+            is_below = repo[node].rev() in below
             if oid is not None and oid.hex().encode() != theirs[node] and is_below:
                 raise error.StateError(
                     _(b"changeset %s would be another commit than %s of the remote")
@@ -264,7 +307,7 @@ class _Push:
         return {it: oid.hex().encode() for it, oid in found.items() if oid}
 
     def _is_taken(self, update: Update, answers: PushAnswers) -> bool:
-        """Return whether the remote has taken a branch, and say so or why not."""
+        """Return whether the remote has taken a ref, and say so or why not."""
         answer: Answer | None = answers.refs.get(update.ref)
         if answer is None or not answer.is_done:
             reason, kind = _(b"the remote did not say why"), FailureKind.TRANSIENT
@@ -275,7 +318,9 @@ class _Push:
             self._refuse(update, reason, _HINTS.get(kind, _(b"try again")))
             return False
         text = _(b"updating branch %s")
-        if update.node is None:
+        if update.is_tag:
+            text = _(b"adding tag %s")
+        elif update.node is None:
             text = _(b"deleting branch %s")
         elif update.old == NO_OID:
             text = _(b"adding branch %s")
@@ -288,10 +333,9 @@ class _Push:
             return
         repo, source = self._repo, self._source
         remote, fetched = pulling.remote_name(repo, source), Fetched(self._store)
+        rule = marks.PublicRefs(repo.ui, remote, source.advertised.head)
         public = [
-            it.node
-            for it in done
-            if it.node and (self._publishes or it.ref == source.advertised.head)
+            it.node for it in done if it.node and (self._publishes or it.ref in rule)
         ]
         with (
             repo.wlock(),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 HEAD = b"HEAD"
 HEADS = b"refs/heads/"
 TAGS = b"refs/tags/"
+NOTES = b"refs/notes/"
 _SILENT_SECONDS = 600
 """The longest silence of git."""
 _OID_LEN = 40
@@ -70,7 +71,7 @@ class GitSource:
         """The repository that asks."""
         self.git = Git(GitConfig.from_ui(ui).program)
         self.looked_up: list[bytes] = []
-        """Answers of ``ref`` for revisions that somebody asked for."""
+        """Refs and oids of revisions that somebody asked for."""
         self.imported_heads = 0
         """As ``cgresult`` of Mercurial, for commits that were imported for them."""
         self._bar: Any = None
@@ -121,7 +122,8 @@ class GitSource:
                 ref = prefix + name
                 return self.advertised.head or ref if ref == HEAD else ref
         if len(key) == _OID_LEN and not key.strip(b"0123456789abcdef"):
-            found = [ref for ref in oids if self.advertised.commit(ref) == key]
+            refs = (*self.looked_up, *oids)
+            found = [ref for ref in refs if self.advertised.commit(ref) == key]
             return found[0] if found else key
         raise error.RepoLookupError(
             _(b"unknown revision '%s'") % key,

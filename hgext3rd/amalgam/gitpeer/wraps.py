@@ -9,7 +9,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error
+from mercurial import error, extensions
 from mercurial.i18n import _
 from mercurial.utils import urlutil
 
@@ -24,7 +24,7 @@ from . import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -87,16 +87,54 @@ def push(
     return orig(repo, remote, *args, **kwargs)
 
 
-def pull_command(orig: Callable[..., Any], ui: UiT, *args: Any, **opts: Any) -> Any:
-    """Replace ``hg pull``, which looks up revisions before it pulls them."""
-    with peers.importing():
-        return orig(ui, *args, **opts)
+def command(
+    orig: Callable[..., Any], ui: UiT, repo: RepoT, *given: bytes, **opts: Any
+) -> Any:
+    """Replace ``hg pull``, which looks up revisions first, and ``hg push``.
+
+    The latter knows named branches only.
+    """
+    is_push = "new_branch" in opts
+    default = b"default-push" if is_push else b"default"
+    if _is_left_to_hggit(ui, given, default):
+        return orig(ui, repo, *given, **opts)
+    try:
+        with peers.importing():
+            return orig(ui, repo, *given, **opts)
+    except error.RepoLookupError as exc:
+        if not (is_push and opts["branch"] and _is_git(ui, given, default)):
+            raise
+        hint = _(b"branches of git are bookmarks here: hg push -B %s")
+        raise error.RepoLookupError(exc.args[0], hint=hint % opts["branch"][0]) from exc
+
+
+def _is_left_to_hggit(ui: UiT, given: Sequence[bytes], default: bytes) -> bool:
+    """Return whether hg-git is loaded; if the remote is one of its, say so."""
+    try:
+        extensions.find(b"hggit")
+    except KeyError:
+        return False
+    if _is_git(ui, given, default):
+        ui.status(
+            _(b"(git remotes are those of the extension hggit, not of amalgam)\n")
+        )
+    return True
+
+
+def _is_git(ui: UiT, given: Sequence[bytes], default: bytes) -> bool:
+    """Return whether the remote of a command is a git repository."""
+    name = given[0] if given else default
+    if not given and not ui.config(b"paths", name):
+        name = b"default"
+    return addresses.is_git(ui.config(b"paths", name, name).partition(b"#")[0])
 
 
 def clone_command(
     orig: Callable[..., Any], ui: UiT, source: bytes, dest: Any = None, **opts: Any
 ) -> Any:
     """Replace ``hg clone``, which makes a name of its source."""
+    if _is_left_to_hggit(ui, [source], b""):
+        return orig(ui, source, dest, **opts)
     if dest is None and addresses.is_git(source):
         dest = sources.name_of(source)
         ui.status(one_line(_(b"destination directory: %s") % dest))

@@ -1,6 +1,6 @@
 """Translation of ids of changesets and commits, in full or abbreviated.
 
-Knows exported changesets only, and does not ask Mercurial. Callers have the messages.
+Does not ask Mercurial which changesets there are. Callers have the messages.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mercurial.node import bin as bin_node
 
 from ..records import Record
-from .oidmap import ID_LEN, Side
+from .oidmap import ID_LEN, Side, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,50 @@ class Translation(Record):
         return self.oid if self.asked is Side.NODE else self.node
 
 
+class RemoteIds:
+    """Ids of imported commits, and those of other changesets that were exported.
+
+    Answers as ``OidMap`` does. The id that the remote has comes first, even if an
+    export would give another.
+    """
+
+    def __init__(self, imported: OidMap, exported: OidMap) -> None:
+        """In the map ``imported``, commits are in the place of nodes."""
+        self._imported = imported
+        self._exported = exported
+
+    def close(self) -> None:
+        """Free both maps."""
+        self._imported.close()
+        self._exported.close()
+
+    def count(self, table: Table) -> int:
+        """Return the sum of both: 0 if nothing is known."""
+        return self._imported.count(table) + self._exported.count(table)
+
+    def oids(self, nodes: Sequence[bytes]) -> list[bytes | None]:
+        """Return the commit of each of ``nodes``."""
+        both = self._imported.changesets(nodes), self._exported.oids(nodes)
+        return [first or second for first, second in zip(*both, strict=True)]
+
+    def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the changeset of each of ``oids``."""
+        both = self._imported.oids(oids), self._exported.changesets(oids)
+        return [first or second for first, second in zip(*both, strict=True)]
+
+    def matches(self, side: Side, prefixes: Sequence[bytes]) -> list[tuple[Pair, ...]]:
+        """Return the changesets whose id of ``side`` begins with each of ``prefixes``.
+
+        None, one, or two if ambiguous.
+        """
+        turned = self._imported.matches(Side(1 - side), prefixes)
+        others = self._exported.matches(side, prefixes)
+        return [
+            tuple((dict(theirs) | {node: oid for oid, node in ours}).items())[:2]
+            for ours, theirs in zip(turned, others, strict=True)
+        ]
+
+
 def is_id(text: bytes) -> bool:
     """Return whether ``text`` could be an id, or the beginning of one."""
     return _ABBREVIATION.fullmatch(text) is not None
@@ -49,7 +93,9 @@ def is_full(text: bytes) -> bool:
     return len(text) == 2 * ID_LEN and is_id(text)
 
 
-def translate(oidmap: OidMap, ids: Sequence[bytes]) -> list[list[Translation]]:
+def translate(
+    oidmap: OidMap | RemoteIds, ids: Sequence[bytes]
+) -> list[list[Translation]]:
     """Return the meanings of each of ``ids``: none, one, or two if ambiguous.
 
     An id is 1 to 40 hexadecimal digits; other texts have no meaning. About 2 us an id,
@@ -77,7 +123,7 @@ def translate(oidmap: OidMap, ids: Sequence[bytes]) -> list[list[Translation]]:
     return meanings
 
 
-def changesets(oidmap: OidMap, id_: bytes) -> list[Pair]:
+def changesets(oidmap: OidMap | RemoteIds, id_: bytes) -> list[Pair]:
     """Return the changesets whose commit's id begins with ``id_``: two if ambiguous."""
     if not is_id(id_):
         return []

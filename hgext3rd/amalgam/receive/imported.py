@@ -23,6 +23,7 @@ from .. import docketfile
 from ..config import PushConfig
 from ..configitems import METADATA_DIALECT
 from ..files import TEMPORARY, Unusable
+from ..gitstore.ids import RemoteIds
 from ..gitstore.oidmap import ID_LEN, MapFiles, Table
 from ..records import Record
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..gitstore.oidmap import OidMap
     from ..gitstore.store import GitStore
 
 _SEGMENT = re.compile(r"[a-z]+-[0-9a-f]{16}\.map")
@@ -103,6 +105,10 @@ class ImportedCommits:
         """Return commits of those of ``nodes`` (binary) that were imported."""
         found = self._map.changesets([*nodes])
         return [hex_node(oid) for oid in found if oid]
+
+    def ids_with(self, exported: OidMap) -> RemoteIds:
+        """Return the ids of imported commits, with those of ``exported``."""
+        return RemoteIds(self._map, exported)
 
     def record(self, transaction: Any, pairs: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep ``pairs`` of commits and nodes when ``transaction`` ends."""
