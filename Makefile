@@ -138,7 +138,7 @@ PUSHES_BY_BOTH = 30
 PUSHES_PULLED = 10
 # commits that are drawn from git's grammar, for each of these modes
 DRAWN = 1000
-MODES = cinnabar cinnabar-exact
+MODES = cinnabar cinnabar-exact hggit hggit-exact
 # random histories for hg-git: all of them are HGGIT_EXPORTS=1000
 HGGIT_EXPORTS = 30
 HGGIT_IMPORTS = 30

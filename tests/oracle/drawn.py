@@ -235,8 +235,9 @@ def wrongs(
             if not roundtrip.has_unreadable_subrepositories(files):
                 yield f"{oid} is refused: {reason}"
         elif mode.is_lossless:
-            names = {b"/" in entry.name for entry in entries}
-            is_protection = True in names or any(map(roundtrip.is_no_path_of_hg, paths))
+            is_protection = any(
+                b"/" in entry.name or entry.name in (b".", b"..") for entry in entries
+            ) or any(map(roundtrip.is_no_path_of_hg, paths))
             if not (reason.startswith(_PATH) and is_protection):
                 yield f"{oid} is refused: {reason}"
         elif not mode.is_cinnabar:

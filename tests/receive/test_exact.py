@@ -58,7 +58,8 @@ LOST_TREES: dict[str, list[tuple[bytes, bytes] | tuple[bytes, bytes, str]]] = {
     "tags": [(b"100644", b".hgtags")],
     "short-git": [(b"100644", b"git~1")],
     "empty": [(b"40000", b"d", EMPTY_TREE)],
-    "links": [(b"160000", b".git"), (b"160000", b"b")],
+    "links": [(b"160000", b".git"), (b"160000", b".hg"), (b"160000", b"a\nb")],
+    "empty-hg": [(b"40000", b".hg", EMPTY_TREE), (b"40000", b"a\r", EMPTY_TREE)],
 }
 #: What git's own receive check refuses, too, and what Mercurial cannot check out.
 REFUSED = {
@@ -103,6 +104,10 @@ def test_commits_come_back_from_any_server(
         back = objects.commit(made[name], tree=EMPTY_TREE)
         made[f"without-{name}"] = back
     refused = REFUSED | {f"without-{it}" for it in REFUSED & trees.keys()}
+    # Mercurial sees no file there, in the root either
+    links = objects.tree((b"160000", b"sub"))
+    tree = objects.tree((b"40000", b".hg", links), (b"40000", b"\xef\xbb\xbf", links))
+    made["below-hg"] = objects.commit(base, tree=tree)
     odd = made["group-write"]
     files = objects.tree((b"100644", b"a"), (b"100644", b"b"))
     tree = objects.tree((b"40000", b"dir", files))

@@ -333,3 +333,26 @@ def test_exactly_the_survivors_of_a_random_history_come_back(
     assert back == set(made) - found.keys()
     assert back
     assert found
+
+
+@pytest.mark.parametrize(("dialect", "whole"), [("cinnabar", 1), ("hggit", 2)])
+def test_extras_of_a_range_are_those_of_a_push(
+    repo: Repository, dialect: str, whole: int
+) -> None:
+    """Parents before the range have their trees; hg-git's have no ``.gitmodules``."""
+    modules = b"100644", b".gitmodules"
+    first = repo.commit(tree=repo.tree(modules))
+    link = b"160000", b"sub"
+    second = repo.commit(first, tree=repo.tree(modules, link))
+    changed = *modules, write_object(repo.path, "blob", b"[x]\n")
+    tree = repo.tree(changed, link)
+    repo.branch("main", repo.commit(second, headers=b"mergetag x\n", tree=tree))
+
+    def extras(*revs: str) -> tuple[int, int]:
+        found = survey(repo.path, *revs, f"--config=amalgam.git.dialect={dialect}")
+        assert found["exact_survivors"] == found["commits"]
+        return found["commit_extras"], found["tree_extras"]
+
+    assert extras("main") == (1, whole)
+    assert extras(f"{second}..main") == (1, 0)
+    assert extras(f"{first}..main") == (1, 1)

@@ -515,7 +515,7 @@ class Grown:
             self._objects.branch(f"c{at}", oid)
 
     def paths(self, oid: str) -> list[bytes]:
-        """Return the paths of all files and gitlinks of a commit."""
+        """Return the paths of all files of a commit."""
         return [*_paths(self.trees[oid])]
 
     def objects(self, oid: str) -> frozenset[str]:
@@ -553,7 +553,7 @@ def _paths(tree: Tree) -> Iterable[bytes]:
     for entry in tree:
         if isinstance(entry.child, tuple):
             yield from (entry.name + b"/" + path for path in _paths(entry.child))
-        else:
+        elif isinstance(entry.child, bytes):
             yield entry.name
 
 

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::judge::reasons::MOST_DETAIL;
 use crate::judge::trees::Trees;
 use crate::read::trees::GitTrees;
+use crate::rules::CommitRules;
 use dialect::exact::tree::edits_between;
 use dialect::{JudgedCommit, MOST_PARENTS, Reason};
 
@@ -28,6 +29,8 @@ pub(crate) struct Judge {
     numbers: HashMap<Oid, u32>,
     /// Details of commits, by their numbers.
     details: HashMap<u32, Vec<u8>>,
+    /// First parents outside this history, by the numbers of commits.
+    outside: HashMap<u32, Oid>,
 }
 
 /// A commit as far as its verdict needs it.
@@ -78,6 +81,9 @@ impl Judge {
                 unknown.get_or_insert(oid);
             }
         }
+        if let Some(first) = judged.parents.first().filter(|it| !self.numbers.contains_key(*it)) {
+            self.outside.insert(number, *first);
+        }
         let detail = match judged.refused {
             Some((_, detail)) => detail[..detail.len().min(MOST_DETAIL)].to_vec(),
             None => unknown.map(|oid| oid.to_string().into_bytes()).unwrap_or_default(),
@@ -104,7 +110,7 @@ impl Judge {
         most_bytes: usize,
         mut tick: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<Verdicts> {
-        let Self { commits, details, .. } = self;
+        let Self { commits, details, outside, .. } = self;
         let mut trees = Trees::new(git.is_exact());
         for tree in commits.iter().filter_map(|commit| commit.tree) {
             trees.add(tree)?;
@@ -132,7 +138,7 @@ impl Judge {
             let reason = commit.own.or_else(of_tree).or_else(of_parents);
             reasons.push(reason);
         }
-        Ok(Verdicts { commits, reasons, details, trees })
+        Ok(Verdicts { commits, reasons, details, outside, trees })
     }
 }
 
@@ -142,6 +148,7 @@ pub(crate) struct Verdicts {
     commits: Vec<HistoryCommit>,
     reasons: Vec<Option<Reason>>,
     details: HashMap<u32, Vec<u8>>,
+    outside: HashMap<u32, Oid>,
     trees: Trees,
 }
 
@@ -162,23 +169,40 @@ impl Verdicts {
         verdicts.filter_map(|((number, commit), reason)| Some((number, commit.oid, (*reason)?)))
     }
 
-    /// Number of accepted commits whose changesets need an extra for their trees.
+    /// Number of accepted commits whose changesets need an extra for their trees. The manifests of
+    /// parents outside the history have all files of their trees.
     ///
     /// # Errors
     ///
     /// The errors of [`GitTrees::get`].
-    pub fn tree_extras(&self, git: &GitTrees<impl Write, impl Read>) -> Result<u64> {
+    pub fn tree_extras(
+        &self,
+        rules: CommitRules,
+        git: &GitTrees<impl Write, impl Read>,
+    ) -> Result<u64> {
+        let oids: Vec<Oid> = self.outside.values().copied().collect();
+        let mut outside: HashMap<Oid, Oid> = HashMap::new();
+        git.read_others(&oids, |at, _, content| {
+            outside.extend((rules.judge)(content).tree.map(|tree| (oids[at], tree)));
+            Ok(())
+        })?;
         let mut count = 0;
-        for (commit, reason) in self.commits.iter().zip(&self.reasons) {
-            let before = match commit.parents[0] {
-                Parent::New(number) => self.commits[number as usize].tree,
-                Parent::Accepted | Parent::Unknown => None,
+        for ((number, commit), reason) in (0..).zip(&self.commits).zip(&self.reasons) {
+            let Some(tree) = commit.tree.filter(|_| reason.is_none()) else { continue };
+            let parent = self.outside.get(&number);
+            let before = match (parent, commit.parents[0]) {
+                (Some(parent), _) => outside.get(parent).copied(),
+                (None, Parent::New(number)) => self.commits[number as usize].tree,
+                (None, Parent::Accepted | Parent::Unknown) => None,
             };
-            let trees = [before, commit.tree];
-            let has_extra = trees.iter().flatten().any(|tree| self.trees.has_extra(tree));
-            if reason.is_none() && has_extra {
+            let hidden = rules.hidden_changes(git, before, tree, |_, _, _| Ok(true))?;
+            let may_be_odd = parent.is_some() || !hidden.is_empty() || {
+                [before, Some(tree)].iter().flatten().any(|tree| self.trees.has_extra(tree))
+            };
+            if may_be_odd {
                 let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.clone());
-                count += u64::from(!edits_between(before, commit.tree, &[], &mut read)?.is_empty());
+                let edits = edits_between(before, Some(tree), &hidden, &mut read)?;
+                count += u64::from(!edits.is_empty());
             }
         }
         Ok(count)

@@ -157,7 +157,7 @@ pub fn survey<D: Dialect>(
     for (_, oid, _) in verdicts.refused() {
         kept.remove(&oid);
     }
-    let tree_extras = if is_exact { verdicts.tree_extras(&git)? } else { 0 };
+    let tree_extras = if is_exact { verdicts.tree_extras(rules, &git)? } else { 0 };
     let extras = [kept.len() as u64, tree_extras];
     Ok(Survey { verdicts, findings, extras })
 }

@@ -33,7 +33,7 @@ use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::read::commits::WindowCommit;
 use crate::read::diff::{Change, FirstParentChanges, RootFiles};
-use crate::read::trees::{EntryKind, entries};
+use crate::read::trees::EntryKind;
 use crate::request::KnownChangeset;
 
 const MODULES: &[u8] = b".gitmodules";
@@ -460,42 +460,20 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         Ok(write(&texts, Some(&value)))
     }
 
-    /// The hidden files that the tree has otherwise than the tree of its first parent, whose
-    /// manifest does not decide it.
+    /// As [`CommitRules::hidden_changes`](crate::rules::CommitRules::hidden_changes). The parent has
+    /// this manifest.
     fn hidden(
         &mut self,
         parent: Option<&Converted>,
         manifest: &[u8],
         tree: Oid,
     ) -> Result<Vec<&'static [u8]>> {
-        let mut found = Vec::new();
-        for name in self.rules.hidden() {
-            let before = match parent {
-                Some(parent) => self.root_entry(parent.tree, name)?,
-                None => None,
-            };
-            if before == self.root_entry(tree, name)? {
-                continue;
-            }
-            let mut is_shown = false;
-            if let Some((node, flag)) = entry(manifest, name)
-                && let Some((EntryKind::File(shown), blob)) = before
-            {
-                is_shown = flag == shown && self.history()?.content(name, node)?.blob == blob;
-            }
-            if !is_shown {
-                found.push(name);
-            }
-        }
-        Ok(found)
-    }
-
-    /// Entry of a root directory.
-    fn root_entry(&self, tree: Oid, name: &[u8]) -> Result<Option<(EntryKind, Oid)>> {
-        let tree = self.trees.get(tree)?;
-        let mut found = entries(&tree.content).take_while(|entry| entry.name <= name);
-        let found = found.find(|entry| entry.name == name);
-        Ok(found.and_then(|entry| Some((self.trees.kind_of(entry.mode)?, entry.oid))))
+        let (rules, trees) = (self.rules, self.trees);
+        let before = parent.map(|parent| parent.tree);
+        rules.hidden_changes(trees, before, tree, |name, shown, blob| {
+            let Some((node, flag)) = entry(manifest, name) else { return Ok(false) };
+            Ok(flag == shown && self.history()?.content(name, node)?.blob == blob)
+        })
     }
 
     /// Makes the file revisions and the manifest of one changeset.

@@ -1,6 +1,6 @@
 //! Reasons of trees, as sets, and the limit of their details.
 
-use dialect::Reason;
+use dialect::{Reason, names};
 
 /// Length limit of the detail of a reason, in bytes.
 pub(crate) const MOST_DETAIL: usize = 512;
@@ -11,18 +11,46 @@ pub struct TreeReasons(u32);
 
 /// Bit of a name that Mercurial refuses in the root directory only, which is not a [`Reason`].
 const ROOT_NAME: u32 = 1;
+/// Bit of a file, at any depth.
+const FILE: u32 = 1 << 30;
 /// Bit of entries that a manifest does not have, if extras keep them.
 const EXTRA: u32 = 1 << 31;
 
 impl TreeReasons {
+    /// Reasons of a name, for a file or for a directory with files.
+    pub(crate) fn of_name(name: &[u8]) -> Self {
+        let mut reasons = Self::default();
+        if names::hg_refuses(name) {
+            reasons.add(Reason::Path);
+        } else if names::hg_refuses_in_root(name) {
+            reasons.0 |= ROOT_NAME;
+        }
+        reasons
+    }
+
     /// Adds a reason.
     pub(crate) fn add(&mut self, reason: Reason) {
         self.0 |= 1 << reason as u8;
     }
 
-    /// Adds a name that is refused in the root directory.
-    pub(crate) fn add_root_name(&mut self) {
-        self.0 |= ROOT_NAME;
+    /// Adds all of `others`.
+    pub(crate) fn add_all(&mut self, others: Self) {
+        self.0 |= others.0;
+    }
+
+    /// Whether the set is empty.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Adds a file.
+    pub(crate) fn add_file(&mut self) {
+        self.0 |= FILE;
+    }
+
+    /// Whether the tree has a file, at any depth.
+    pub(crate) fn has_file(self) -> bool {
+        self.0 & FILE != 0
     }
 
     /// Adds entries that extras keep.
@@ -42,13 +70,13 @@ impl TreeReasons {
 
     /// Whether commits with this tree are refused, as their root or below it.
     pub(crate) fn refuse(self, is_root: bool) -> bool {
-        let reasons = self.0 & !EXTRA;
+        let reasons = self.0 & !(EXTRA | FILE);
         reasons & !ROOT_NAME != 0 || is_root && reasons != 0
     }
 
     /// Whether a manifest alone does not make the tree.
     pub(crate) fn is_odd(self) -> bool {
-        self.0 & !ROOT_NAME != 0
+        self.0 & !(ROOT_NAME | FILE) != 0
     }
 
     /// Whether `reason` is set. Names refused in the root directory only do not count.
@@ -84,11 +112,12 @@ mod tests {
     #[test]
     fn a_name_refused_in_the_root_is_not_inherited() {
         let (mut root, mut below) = (TreeReasons::default(), TreeReasons::default());
-        below.add_root_name();
+        below.add_all(TreeReasons::of_name("\u{feff}".as_bytes()));
+        below.add_file();
         assert_eq!(below.of_root(), Some(Reason::Path));
         assert_eq!([true, false].map(|is_root| below.refuse(is_root)), [true, false]);
         root.inherit(below);
-        assert_eq!(root.of_root(), None);
+        assert_eq!((root.of_root(), root.has_file(), root.refuse(true)), (None, true, false));
         below.add(Reason::Mode);
         root.inherit(below);
         assert!(root.refuse(false));

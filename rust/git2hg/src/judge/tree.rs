@@ -17,7 +17,7 @@ use dialect::Reason;
 /// less than 16 KiB for three times `PATH.i.s` and a NUL.
 pub(crate) const LONGEST_PATH: usize = (16 << 10) / 3 - 5;
 
-/// A tree, judged without its directories.
+/// A tree, judged without its directories and their names.
 #[derive(Debug, Default)]
 pub struct JudgedTree<'a> {
     /// Reasons to refuse commits with this tree.
@@ -44,10 +44,13 @@ pub fn judge(content: &[u8], is_exact: bool) -> JudgedTree<'_> {
         },
         |found| match found {
             Found::Reason(reason, _) => reasons.add(reason),
-            Found::RootName(_) => reasons.add_root_name(),
+            Found::FileName(of_name, _) => reasons.add_all(of_name),
             Found::Extra => reasons.add_extra(),
         },
     );
+    if *longest_file > 0 {
+        reasons.add_file();
+    }
     judged
 }
 
@@ -63,7 +66,9 @@ pub fn culprit(content: &[u8], reason: Reason, is_root: bool, is_exact: bool) ->
         |found| {
             let (is_same, name) = match found {
                 Found::Reason(other, name) => (other == reason, name),
-                Found::RootName(name) => (is_root && reason == Reason::Path, name),
+                Found::FileName(of_name, name) => {
+                    (reason == Reason::Path && of_name.refuse(is_root), name)
+                }
                 Found::Extra => return,
             };
             if is_same {
@@ -77,7 +82,8 @@ pub fn culprit(content: &[u8], reason: Reason, is_root: bool, is_exact: bool) ->
 /// Reason with the name of its entry.
 enum Found<'a> {
     Reason(Reason, &'a [u8]),
-    RootName(&'a [u8]),
+    /// Name of a file that Mercurial refuses.
+    FileName(TreeReasons, &'a [u8]),
     /// Entry that an extra keeps.
     Extra,
 }
@@ -98,23 +104,28 @@ fn walk<'a>(
         let TreeEntry { mode, name, oid, after } = entry;
         rest = after;
         let is_directory = mode == b"40000" || is_exact && exact::is_directory(mode);
-        match mode {
+        let is_plain = matches!(mode, b"40000" | b"100644" | b"100755" | b"120000");
+        let odd = match mode {
             _ if is_exact => match exact::kind_of(mode, &oid) {
-                None => report(Found::Reason(Reason::MalformedTree, name)),
-                Some(exact::TreeEntryKind::Other) => report(Found::Extra),
-                Some(_) => {
-                    keep(&entry);
-                    if !matches!(mode, b"40000" | b"100644" | b"100755" | b"120000") {
-                        report(Found::Extra);
-                    }
-                }
+                None => Some(Found::Reason(Reason::MalformedTree, name)),
+                Some(exact::TreeEntryKind::Other) => Some(Found::Extra),
+                Some(_) => None,
             },
-            b"40000" if oid == Oid::EMPTY_TREE => {
-                report(Found::Reason(Reason::EmptyDirectory, name));
+            b"40000" if oid == Oid::EMPTY_TREE => Some(Found::Reason(Reason::EmptyDirectory, name)),
+            b"160000" => Some(Found::Reason(Reason::Submodule, name)),
+            _ => (!is_plain).then_some(Found::Reason(Reason::Mode, name)),
+        };
+        if let Some(found) = odd {
+            report(found);
+        } else {
+            keep(&entry);
+            if !is_plain {
+                report(Found::Extra);
             }
-            b"40000" | b"100644" | b"100755" | b"120000" => keep(&entry),
-            b"160000" => report(Found::Reason(Reason::Submodule, name)),
-            _ => report(Found::Reason(Reason::Mode, name)),
+            let of_name = TreeReasons::of_name(name);
+            if !is_directory && !of_name.is_empty() {
+                report(Found::FileName(of_name, name));
+            }
         }
         let is_in_order = before.is_none_or(|(before, was_directory)| {
             entry_order(before, was_directory, name, is_directory) == Ordering::Less
@@ -126,10 +137,8 @@ fn walk<'a>(
         {
             report(Found::Reason(Reason::MalformedTree, name));
         }
-        if names::hg_refuses(name) || names::is_no_component(name) {
+        if names::is_no_component(name) {
             report(Found::Reason(Reason::Path, name));
-        } else if names::hg_refuses_in_root(name) {
-            report(Found::RootName(name));
         }
         before = Some((name, is_directory));
     }

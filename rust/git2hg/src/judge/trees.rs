@@ -4,7 +4,7 @@ use std::hash::BuildHasher as _;
 use std::io::{Read, Write};
 
 use gitpack::Oid;
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use revlog::manifest::MAX_DEPTH;
 
 use crate::error::{Error, Result};
@@ -27,6 +27,8 @@ pub(crate) struct Trees {
     /// Ends of the directories of each tree in `directories`.
     ends: Vec<usize>,
     directories: Vec<u32>,
+    /// Reasons of the names of `directories` that have files.
+    names: HashMap<usize, TreeReasons>,
     /// Lengths of the names of `directories`, at most [`u16::MAX`].
     name_lens: Vec<u16>,
     numbers: HashTable<u32>,
@@ -124,6 +126,10 @@ impl Trees {
         let judged = judge(content, self.is_exact);
         for (name, oid) in &judged.directories {
             let number = self.add(*oid)?;
+            let of_name = TreeReasons::of_name(name);
+            if !of_name.is_empty() {
+                self.names.insert(self.directories.len(), of_name);
+            }
             self.directories.push(number);
             self.name_lens.push(short(name.len()));
         }
@@ -164,6 +170,9 @@ impl Trees {
                 let extent = if is_done { self.extents[below] } else { Extent::ENDLESS };
                 let reasons = self.reasons[below];
                 self.reasons[number].inherit(reasons);
+                if let Some(of_name) = self.names.get(&at).filter(|_| reasons.has_file()) {
+                    self.reasons[number].add_all(*of_name);
+                }
                 self.extents[number].include(self.name_lens[at], extent);
                 open.push((number, at + 1));
             }
@@ -221,6 +230,17 @@ impl Trees {
                 break;
             }
             let directories = judge(&tree.content, self.is_exact).directories;
+            let is_named = |(name, oid): &&(&[u8], Oid)| {
+                let below = self.find(oid).map(|number| self.reasons[number]);
+                let of_name = TreeReasons::of_name(name);
+                of_name.refuse(path.is_empty()) && below.is_some_and(TreeReasons::has_file)
+            };
+            if reason == Reason::Path
+                && let Some((name, _)) = directories.iter().find(is_named)
+            {
+                path.extend_from_slice(name);
+                break;
+            }
             let has_reason = |(_, oid): &&(&[u8], Oid)| {
                 self.find(oid).is_some_and(|number| self.reasons[number].has(reason))
             };

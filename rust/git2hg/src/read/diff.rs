@@ -13,6 +13,7 @@ use gitpack::tree::entry_order;
 use revlog::manifest::MAX_DEPTH;
 
 use crate::error::Result;
+use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{LONGEST_PATH, TreeEntry};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries};
 
@@ -192,6 +193,8 @@ struct Pair {
     path: Arc<[u8]>,
     /// Number of directories in the path.
     depth: usize,
+    /// Whether Mercurial refuses paths of files here.
+    is_refused: bool,
     old: Option<Oid>,
     new: Option<Oid>,
 }
@@ -220,7 +223,8 @@ pub(crate) fn compare(
     for (comparison, TreeComparison { old, new, .. }) in comparisons.iter().enumerate() {
         if old != new {
             let path = Arc::from([]);
-            pending.push_back(Pair { comparison, path, depth: 0, old: *old, new: *new });
+            let (old, new) = (*old, *new);
+            pending.push_back(Pair { comparison, path, depth: 0, is_refused: false, old, new });
         }
     }
     while !pending.is_empty() {
@@ -267,7 +271,7 @@ pub(crate) fn compare(
                     let (old_file, new_file) = (file(old), file(new));
                     if old_file != new_file || trees.is_lenient() && new_file.is_some() {
                         let (old, new) = (old_file, new_file);
-                        if new.is_some() && path.len() > LONGEST_PATH {
+                        if new.is_some() && (pair.is_refused || path.len() > LONGEST_PATH) {
                             comparison.is_refused |= !trees.is_lenient();
                             return;
                         }
@@ -282,8 +286,11 @@ pub(crate) fn compare(
                         }
                         let (comparison, depth) = (pair.comparison, pair.depth + 1);
                         bytes += path.len() + PATH_BYTES;
+                        let of_name = TreeReasons::of_name(name);
+                        let is_refused = !trees.is_lenient()
+                            && (pair.is_refused || of_name.refuse(pair.depth == 0));
                         let path = Arc::from(&*path);
-                        pending.push_back(Pair { comparison, path, depth, old, new });
+                        pending.push_back(Pair { comparison, path, depth, is_refused, old, new });
                     }
                 },
             );

@@ -157,7 +157,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
             if let Some(rules) = self.rules.import {
                 let compared = comparisons.next().unwrap_or_default();
                 let accepts = |path: &[u8]| self.rules.accepts(rules, path);
-                return CommitChanges::First(first_changes(compared, commit, accepts));
+                let is_lenient = self.rules.is_lenient;
+                return CommitChanges::First(first_changes(compared, commit, is_lenient, accepts));
             }
             let count = commit.parents.len().max(1);
             CommitChanges::new(
@@ -174,10 +175,12 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     }
 }
 
-/// Changes of a commit against its first parent, without paths that are not accepted.
+/// Changes of a commit against its first parent, without paths that are not accepted. Gitlinks are
+/// imported if the conversion `is_lenient`.
 fn first_changes(
     compared: TreeComparison,
     commit: &WindowCommit,
+    is_lenient: bool,
     accepts: impl Fn(&[u8]) -> bool,
 ) -> FirstParentChanges {
     let TreeComparison { changes: mut files, mut links, root, is_odd, .. } = compared;
@@ -190,7 +193,7 @@ fn first_changes(
         is_accepted
     };
     files.retain(|change| change.new.is_none() || is_taken(&change.path));
-    links.retain(|(path, link)| link.is_none() || is_taken(path));
+    links.retain(|(path, link)| link.is_none() || !is_lenient || is_taken(path));
     // one changeset for each pair of parents
     let times = commit.parents.len().saturating_sub(1).max(1);
     FirstParentChanges { files, links, root, times, left_out, is_odd }
