@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from mercurial import context, obsolete, phases
+from mercurial import context, obsolete, phases, util
 from mercurial.node import nullid
 
 from .environment import add_config, git
@@ -17,6 +18,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BRANCHES = [b"default", b"stable", b"b", "\N{SNOWMAN} \\".encode()]
+
+
+def killed(at: int, work: Callable[[], None]) -> bool:
+    """Do something in a process that dies as it makes its change ``at`` of files.
+
+    Return whether it died.
+    """
+    left = at
+
+    def counting(call: Any) -> Any:
+        def called(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if not left:
+                os._exit(9)
+            return call(*args, **options)
+
+        return called
+
+    child = os.fork()
+    if not child:
+        for name in ("rename", "link", "unlink", "rmdir"):
+            setattr(os, name, counting(getattr(os, name)))
+        for name in ("rename", "unlink"):  # Mercurial has names of its own for them
+            setattr(util, name, counting(getattr(util, name)))
+        with contextlib.suppress(BaseException):
+            work()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
 
 
 class Repo:
@@ -103,8 +133,13 @@ _FILES = ("names", "tips", "settled", "docket")
 class NamedRepo(Repo):
     """One whose names change, too, and whose files are treated badly."""
 
-    def __init__(self, store: Exported, seed: int) -> None:
+    def __init__(self, store: Exported, seed: int, most: int = 300) -> None:
+        """``most``: how many names are renamed, deleted or made at once."""
         super().__init__(store, seed)
+        self.abandoned = 0
+        """How many transactions had to be undone by ``hg recover``."""
+        self._most = most
+        self._breaks = random.Random(seed)
         self._bookmarks_path = store.root / ".hg" / "bookmarks"
         self._old: dict[str, bytes] = {}
         self._whole = store.root.with_name("whole")
@@ -158,13 +193,39 @@ class NamedRepo(Repo):
         gone = [(name, None) for name, _node in old]
         prefix = b"many/%d" % self.random.randrange(3)
         if not old:
-            node = self._node()
-            self._set([(b"%s/%03d" % (prefix, at), node) for at in range(300)])
+            node, count = self._node(), self.random.choice([300, self._most])
+            self._set([(b"%s/%05d" % (prefix, at), node) for at in range(count)])
         elif self.random.randrange(2):
-            new = [(b"%s/%s" % (prefix, it[0][-3:]), it[1]) for it in old]
+            new = [(b"%s/%s" % (prefix, it[0][-5:]), it[1]) for it in old]
             self._set([*gone, *new])
         else:
             self._set([*gone])
+
+    def break_off(self, export: Callable[[], None]) -> None:
+        """Let a transaction die or be rolled back, and export before and after that.
+
+        It dies before, between or after the files of changelog and bookmarks. What is
+        done here is drawn apart, and leaves the repository as it was.
+        """
+        at = self._breaks.randrange(25)
+
+        def work() -> None:
+            repo = self.open().unfiltered()
+            with repo.wlock(), repo.lock(), repo.transaction(b"test") as tr:
+                self._commit(repo)
+                new = [(name, repo[b"tip"].node()) for name in (b"a/b", b"plain/00/1")]
+                repo._bookmarks.applychanges(repo, tr, new)
+
+        if not killed(at, work):
+            export()
+            self.store.hg("rollback", "-q", "--force")
+        elif (self.store.root / ".hg" / "store" / "journal").exists():
+            self.abandoned += 1
+            if self._breaks.randrange(2):
+                done = self.store.run("git::export")
+                assert b"abandoned transaction found" in done.err, done
+            self.store.hg("recover")
+        export()
 
     def _spoil(self) -> None:
         """Write the file of bookmarks as Mercurial never would, or whole again."""

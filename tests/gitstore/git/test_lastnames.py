@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from testlib.changing import NamedRepo
+from testlib.changing import NamedRepo, killed
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -98,36 +100,13 @@ class Exports:
         """Export; first in a process that dies as it makes its change ``die_at``."""
         config = {"git.refs": kinds}
         if die_at:
-            child = os.fork()
-            if not child:
-                self._die(die_at)
-                with contextlib.suppress(BaseException):
-                    self._export(config)
-                os._exit(0)
-            self.killed += os.waitpid(child, 0)[1] != 0
+            self.killed += killed(die_at, lambda: self._export(config))
         self._export(config)
         self._check(config)
 
     def _export(self, config: dict[str, str]) -> None:
         repo = self.store.open(**config)
         export.export(GitStore(repo, GitConfig.from_ui(repo.ui)), once=True)
-
-    @staticmethod
-    def _die(at: int) -> None:
-        left = at
-
-        def counting(call: Any) -> Any:
-            def called(*args: Any, **options: Any) -> Any:
-                nonlocal left
-                left -= 1
-                if not left:
-                    os._exit(9)
-                return call(*args, **options)
-
-            return called
-
-        for name in ("rename", "link", "unlink", "rmdir"):
-            setattr(os, name, counting(getattr(os, name)))
 
     def _check(self, config: dict[str, str]) -> None:
         repo = self.store.open(**config)
@@ -152,23 +131,37 @@ class Exports:
 
 
 def changed_at_random(
-    path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch, seed: int, steps: int
+    path: Path,
+    server: HgServer,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    steps: int,
+    most: int = 300,
 ) -> None:
     store = Exported.init(path / "repo", server)
     store.commit_nothing("first")
-    changing = NamedRepo(store, seed)
+    changing = NamedRepo(store, seed, most)
     exports = Exports(store, monkeypatch)
     rand = changing.random
     kinds = "bookmarks,tips,tags"
-    for _step in range(steps):
+    for step in range(steps):
         if not rand.randrange(25):
             kinds = rand.choice(["bookmarks,tips,tags", "bookmarks,tags", "tips"])
+        if not step % 10:
+            changing.break_off(functools.partial(exports.run, kinds))
         changing.step()
         monkeypatch.setattr(lastnames, "_COPIED_BYTES", rand.choice([0, 1 << 20]))
         exports.run(kinds, rand.choice([0, 0, 0, 0, rand.randrange(1, 40)]))
     assert exports.followed > steps // 8
     assert exports.killed
-    assert store.run("git::verify", "--config", f"amalgam.git.refs={kinds}").code == 0
+    assert changing.abandoned
+    option = f"--config=amalgam.git.refs={kinds}"
+    assert store.run("git::verify", option).code == 0
+    fresh = store.copied(path, "fresh")
+    shutil.rmtree(fresh.amalgam)
+    fresh.hg("git::export", option)
+    refs = ("--format=%(objectname) %(refname)", "refs/heads", "refs/tags", "refs/hg")
+    assert store.git("for-each-ref", *refs) == fresh.git("for-each-ref", *refs)
 
 
 @pytest.mark.slow
@@ -183,4 +176,4 @@ def test_refs_are_those_of_a_whole_computation(
 def test_refs_are_those_of_a_whole_computation_for_long(
     tmp_path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    changed_at_random(tmp_path, server, monkeypatch, seed, LONG)
+    changed_at_random(tmp_path, server, monkeypatch, seed, LONG, 10_000)
