@@ -56,6 +56,15 @@ def warn_once(ui: UiT, text: bytes, hint: bytes | None = None) -> None:
             ui.warn(one_line(b"(%s)" % hint))
 
 
+def setting(ui: UiT, section: bytes, name: bytes) -> bytes | None:
+    """Return the value of an item that others have, if it is set.
+
+    Mercurial's developers are warned of items that nobody has registered.
+    """
+    value: bytes | None = dict(ui.configitems(section)).get(name)
+    return value
+
+
 def _refuse(mistake: error.ConfigError) -> NoReturn:
     raise mistake
 

@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -79,6 +79,8 @@ class Behaviour:
     """A push is never answered, until the host is killed or closed."""
     loses_answer: bool = False
     """A push is done, and its connection ends before the answer."""
+    alters: Callable[[bytes], bytes] | None = None
+    """Changes each answer to a fetch."""
 
 
 @dataclass
@@ -230,6 +232,9 @@ class GitHost:
                 environment["CONTENT_LENGTH"] = str(length)
             limit = behaviour.file_bytes // 512 if is_push else 0
             output = self._run(start, body, environment, limit)
+        if behaviour.alters and path.endswith("/git-upload-pack"):
+            head, gap, content = output.partition(b"\r\n\r\n")
+            output = head + gap + behaviour.alters(content)
         if self._starts == start and not (is_push and behaviour.loses_answer):
             _send(request, output, behaviour.piece_seconds)
 

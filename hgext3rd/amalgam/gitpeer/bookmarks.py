@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from mercurial import encoding, error, scmutil
 from mercurial.utils import stringutil
 
+from ..config import setting
 from .source import HEAD, HEADS, TAGS, shown
 
 if TYPE_CHECKING:
@@ -39,13 +40,19 @@ def ref_of(ui: UiT, bookmark: bytes) -> bytes:
 
 
 def _suffix(ui: UiT) -> bytes:
-    return bytes(ui.config(b"git", b"branch_bookmark_suffix", b""))
+    return setting(ui, b"git", b"branch_bookmark_suffix") or b""
+
+
+def wants_pruning(ui: UiT) -> bool:
+    """Return whether bookmarks go with their branches, as hg-git's item says."""
+    given = setting(ui, b"git", b"pull-prune-bookmarks") or b""
+    return stringutil.parsebool(given) is not False
 
 
 def _option(ui: UiT, remote: bytes, name: bytes) -> bytes | None:
     """Return the value of a sub-option of the path ``remote``, or of all paths."""
     for path in (remote, b"*"):
-        value: bytes | None = ui.config(b"paths", b"%s:%s" % (path, name))
+        value = setting(ui, b"paths", b"%s:%s" % (path, name))
         if value is not None:
             return value
     return None
@@ -90,9 +97,10 @@ class PublicRefs:
         listed = stringutil.parselist(given) if given else []
         switch = stringutil.parsebool(given) if given else None
         if given is None:
-            listed = ui.configlist(b"git", b"public")
+            listed = stringutil.parselist(setting(ui, b"git", b"public") or b"")
             switch = None if listed else True
-            if not ui.configbool(b"hggit", b"usephases", True):
+            uses = setting(ui, b"hggit", b"usephases") or b""
+            if stringutil.parsebool(uses) is False:
                 switch = False
         self._is_usual = switch is True
         names = listed if switch is None else []

@@ -95,6 +95,9 @@ def common(
     oids = {source.advertised.commit(it) for it in names}
     nodes = pulling.known(repo, oids)
     both = [bin_node(node) for node in nodes.values()]
+    if repo.changelog.filteredrevs:  # Mercurial takes visible ones only
+        shown = b"heads(::%ln and not hidden())"
+        both = [repo[rev].node() for rev in repo.unfiltered().revs(shown, both)]
     missing = [bin_node(oid) for oid in sorted(oids - nodes.keys())]
     return both or [repo.nullid], missing, [*both, *missing]
 

@@ -363,7 +363,7 @@ class _Pull:
         revision of this pull.
         """
         repo, there = self._repo, self._source.advertised.oids
-        prunes = repo.ui.configbool(b"git", b"pull-prune-bookmarks", True)
+        prunes = marks.wants_pruning(repo.ui)
         is_below = repo.unfiltered().changelog.isancestor
         changes: list[tuple[bytes, bytes | None]] = []
         moves = []

@@ -315,7 +315,8 @@ class _Push:
                 reason, kind = answer.reason, answer.kind
             elif answers.failure:
                 reason, kind = answers.failure.reason, answers.failure.kind
-            self._refuse(update, reason, _HINTS.get(kind, _(b"try again")))
+            hint = self._odd_path(update) or _HINTS.get(kind, _(b"try again"))
+            self._refuse(update, reason, hint)
             return False
         text = _(b"updating branch %s")
         if update.is_tag:
@@ -326,6 +327,18 @@ class _Push:
             text = _(b"adding branch %s")
         self._repo.ui.status(one_line(text % update.name))
         return True
+
+    def _odd_path(self, update: Update) -> bytes:
+        """Return a hint if a changeset to push has a file that git servers refuse."""
+        repo = self._repo.unfiltered()
+        new = [update.node] if update.node else []
+        known = [bin_node(it) for it in self._known.values()]
+        for rev in repo.revs(b"only(%ln, %ln)", new, known):
+            for path in repo[rev].files():
+                if b".git" in path.lower().split(b"/"):
+                    text = _(b"git servers refuse %s, which changeset %s has")
+                    return bytes(text % (path, short(repo[rev].node())))
+        return b""
 
     def _keep(self, done: Sequence[Update], oids: Mapping[bytes, bytes]) -> None:
         """Record the new refs of the remote, their commits, and phases."""

@@ -124,9 +124,10 @@ def _is_left_to_hggit(ui: UiT, given: Sequence[bytes], default: bytes) -> bool:
 def _is_git(ui: UiT, given: Sequence[bytes], default: bytes) -> bool:
     """Return whether the remote of a command is a git repository."""
     name = given[0] if given else default
-    if not given and not ui.config(b"paths", name):
+    paths = dict(ui.configitems(b"paths"))
+    if not given and not paths.get(name):
         name = b"default"
-    return addresses.is_git(ui.config(b"paths", name, name).partition(b"#")[0])
+    return addresses.is_git(paths.get(name, name).partition(b"#")[0])
 
 
 def clone_command(

@@ -20,6 +20,7 @@ from mercurial import changegroup, error, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ..config import setting
 from ..configitems import HGGIT_DIALECT
 from ..core.operation import Operation
 from ..files import Directory
@@ -310,7 +311,7 @@ def convert(
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
     version = _version(repo)
-    similarity = repo.ui.config(b"git", b"similarity") or b"0"
+    similarity = setting(repo.ui, b"git", b"similarity") or b"0"
     if dialect == HGGIT_DIALECT and similarity != b"0":
         raise error.ConfigError(
             _(b"cannot find renames of git commits as git.similarity says"),

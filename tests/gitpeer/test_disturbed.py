@@ -1,0 +1,169 @@
+"""Pulls and pushes that end early, and remotes that fail, lie, or are hostile."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from testlib.environment import git
+from testlib.gitclone import Clone, cloned
+from testlib.githost import Behaviour, HostedRepository, git_host
+from testlib.killedclones import KilledClones
+
+pytestmark = pytest.mark.slow
+
+MAIN, SIDE = "refs/heads/main", "refs/heads/side"
+
+
+def test_after_a_kill_the_next_run_ends_as_if_undisturbed(tmp_path: Path) -> None:
+    """``testlib/killedclones.py`` takes more moments."""
+    killed = KilledClones(tmp_path, seed=1)
+    for _number in range(4):
+        killed.pass_one()
+
+
+def _spoiled(content: bytes) -> bytes:
+    """Return an answer with another byte in the middle of its pack."""
+    start = content.find(b"PACK")
+    at = start + (len(content) - start) // 2
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _with_another_oid(content: bytes) -> bytes:
+    """Return an answer that lists an oid that the remote does not have."""
+    at = content.find(b" " + MAIN.encode())
+    return content if at < 0 else content[: at - 40] + b"1" * 40 + content[at:]
+
+
+def _with_another_name(content: bytes) -> bytes:
+    return content.replace(SIDE.encode(), b"refs/heads/../x")
+
+
+@pytest.mark.parametrize(
+    ("alters", "said"),
+    [
+        (_spoiled, "git cannot read"),
+        (_cut, "git cannot read"),
+        (_with_another_oid, "not our ref"),
+        (_with_another_name, ""),
+        (lambda _content: b"", "git cannot read"),
+        (lambda content: content * 2, ""),
+    ],
+)
+def test_a_remote_that_lies_leaves_nothing(
+    tmp_path: Path, alters: Callable[[bytes], bytes], said: str
+) -> None:
+    with git_host(tmp_path / "host") as host:
+        project = host.add("project.git")
+        project.git("symbolic-ref", "HEAD", MAIN)
+        for number in range(3):
+            project.edit(MAIN, f"main {number}")
+        clone = cloned(tmp_path, project)
+        project.edit(MAIN, "later")
+        project.edit(SIDE, "aside")
+        project.behaviour = Behaviour(alters=alters)
+        before = clone.hg("log", "-T", "{node}\n"), clone.hg("bookmarks")
+        code, output = clone.run("pull")
+        if said:
+            assert (code, said in output) == (255, True), output
+            assert (clone.hg("log", "-T", "{node}\n"), clone.hg("bookmarks")) == before
+        project.behaviour = Behaviour()
+        clone.hg("pull", "-q")
+        fresh = Clone(tmp_path / "fresh")
+        fresh.hg("clone", "-q", f"git+{project.url}", str(fresh.root))
+        shown = ("log", "-r", "sort(all(), node)", "-T", "{node} {phase} {bookmarks}\n")
+        assert clone.hg(*shown) == fresh.hg(*shown)
+
+
+def test_a_remote_that_fails_is_read_later(tmp_path: Path) -> None:
+    """It is gone, full, refuses, or has gone back meanwhile."""
+    with git_host(tmp_path / "host") as host:
+        project = host.add("project.git")
+        project.git("symbolic-ref", "HEAD", MAIN)
+        project.edit(MAIN, "one")
+        project.edit(MAIN, "two")
+        clone = cloned(tmp_path, project)
+        (clone.root / "mine").write_bytes(os.urandom(4000))
+        clone.hg("commit", "-A", "-q", "-m", "mine")
+        host.kill()
+        for command in ("pull", "push", "incoming", "outgoing"):
+            code, output = clone.run(command)
+            assert code == 255
+            assert f"(see whether 'git ls-remote {project.url}' works)" in output
+        host.start()
+        for behaviour in (
+            Behaviour(file_bytes=512),
+            Behaviour(declines="the quota is used up"),
+            Behaviour(cut_after_bytes=900),
+        ):
+            before = project.refs()
+            project.behaviour = behaviour
+            code, output = clone.run("push")
+            assert code in (2, 255), output
+            assert project.refs() == before
+        project.behaviour = Behaviour()
+        project.rewind(MAIN)
+        code, output = clone.run("push")
+        assert code == 0, output
+        assert project.git("log", "--format=%s", MAIN).split() == ["mine", "two", "one"]
+
+
+def tree_of(project: HostedRepository, name: bytes) -> None:
+    """Commit a tree with a file ``name``, which git itself would refuse, to main."""
+    blob = project.git("hash-object", "-w", "HEAD")
+    written = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--literally", "--stdin"],
+        cwd=project.path,
+        input=b"100644 %s\0%s" % (name, bytes.fromhex(blob)),
+        capture_output=True,
+        check=True,
+    )
+    tree = written.stdout.decode().strip()
+    commit = project.git("commit-tree", "-m", "hostile", "-p", MAIN, tree)
+    project.git("update-ref", MAIN, commit)
+
+
+@pytest.mark.parametrize("name", [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb"])
+def test_hostile_trees_write_nothing(tmp_path: Path, name: bytes) -> None:
+    with git_host(tmp_path / "host") as host:
+        project = host.add("project.git")
+        project.git("symbolic-ref", "HEAD", MAIN)
+        project.edit(MAIN, "one")
+        clone = cloned(tmp_path, project)
+        tree_of(project, name)
+        code, output = clone.run("pull", "-u")
+        assert code == 255, output
+        assert "Traceback" not in output
+        assert clone.hg("log", "-T", "{desc}") == "one"
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_repository_runs_nothing(tmp_path: Path) -> None:
+    """Its own configuration and hooks, if it is a directory of somebody."""
+    proof = tmp_path / "proof"
+    source = tmp_path / "source"
+    git(tmp_path, "init", "-q", "-b", "main", str(source))
+    git(source, "commit", "-q", "--allow-empty", "-m", "one")
+    for key in (
+        *("core.fsmonitor", "core.sshCommand", "core.gitProxy", "core.hooksPath"),
+        *("uploadpack.packObjectsHook", "credential.helper", "core.pager"),
+        *("core.alternateRefsCommand", "remote.origin.uploadpack", "core.askPass"),
+    ):
+        git(source, "config", key, f"touch {proof}; false")
+    for name in ("post-checkout", "reference-transaction", "pre-push", "pre-receive"):
+        hook = source / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {proof}\n")
+        hook.chmod(0o755)
+    clone = Clone(tmp_path / "clone")
+    clone.hg("clone", "-q", str(source), str(clone.root))
+    assert clone.hg("log", "-T", "{desc}") == "one"
+    clone.hg("pull")
+    assert not proof.exists()
