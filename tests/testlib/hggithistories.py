@@ -82,7 +82,8 @@ _EXTRAS = (
 def steps(seed: int) -> list[Step]:
     """The history of a seed."""
     draw = random.Random(seed)
-    found = [_readable(step) for step in odd.steps(seed)]
+    spellings: dict[bytes, bytes] = {}
+    found = [_readable(step, spellings) for step in odd.steps(seed)]
     has_subs = draw.random() < 0.4
     for at, step in enumerate(found):
         if draw.random() < 0.3:
@@ -96,13 +97,21 @@ def steps(seed: int) -> list[Step]:
     return found
 
 
-def _readable(step: Step) -> Step:
-    """Leave out what hg-git fails on: junk in files and extras that it parses."""
+def _readable(step: Step, spellings: dict[bytes, bytes]) -> Step:
+    """Leave out what hg-git fails on: junk in files and extras that it parses.
+
+    And other ``spellings`` of a path that it takes for the same, with ``//``: it writes
+    them in the order of a set, which is another one in each process.
+    """
     edits = (
         it
         for it in step.edits
         if not _KEPT_APART.intersection((it.path, it.source))
         and not _SLASHES.search(it.path)
+        and all(
+            spellings.setdefault(path.replace(b"//", b"/"), path) == path
+            for path in (it.path, it.source)
+        )
     )
     extra = step.extra
     if extra is not None and any(it in extra for it in _UNREADABLE):
