@@ -23,6 +23,7 @@ LAYERS = [
     "gitstore.records",
     "gitstore.git",
     "gitstore.store",
+    "gitstore.imported",
     "gitstore.export",
     "gitstore.adopt",
     "gitstore.verify",

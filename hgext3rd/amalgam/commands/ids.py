@@ -22,7 +22,7 @@ from mercurial.utils import stringutil
 from .. import compat
 from ..config import GitConfig, warn_once
 from ..gitstore import ids, oidmap as oidmaps, selection, store as stores
-from ..receive.imported import ImportedCommits
+from ..gitstore.imported import ImportedCommits
 from ..terminal import one_line
 
 if TYPE_CHECKING:

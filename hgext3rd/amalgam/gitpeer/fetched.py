@@ -22,6 +22,7 @@ from ..gitstore.git import layout
 from ..gitstore.git.layout import PACKS
 from ..gitstore.git.process import Git, Owner
 from ..gitstore.git.repository import Repository
+from ..gitstore.imported import fetched_objects
 from ..records import Record
 from ..remote.transport import FailureKind, RemoteFailureError
 from ..scratch import scratch
@@ -64,8 +65,7 @@ class Fetched:
         self._store = store
         self._directory = store.directory.sub(b"fetched")
         owner = Owner(store.repo.ui, store.repo.sharedpath)
-        objects = self._directory.sub(b"objects.git")
-        git = Git(store.config.program, objects, owner)
+        git = Git(store.config.program, fetched_objects(store), owner)
         self._repository = Repository(git, store.placement)
 
     @property

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from mercurial import bundle2, bundlerepo, changegroup
 from mercurial.node import bin as bin_node
 
+from ..gitstore.imported import ImportedCommits
 from ..receive import apply, convert, graph, importing
-from ..receive.imported import ImportedCommits
 from ..remote.transport import RemoteFailureError
 from . import pulling
 from .fetched import Fetched

@@ -16,9 +16,9 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..config import GitConfig
+from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
 from ..receive import importing, successors
-from ..receive.imported import ImportedCommits
 from ..records import Record
 from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
@@ -202,15 +202,9 @@ class _Import:
             source.remote.shown,
             is_exact=imported.is_exact,
         )
-        done = importing.import_commits(
+        return importing.import_commits(
             repo, self.fetched.git, tips, knows, imported.record, settings
         )
-        if done.foreign:
-            text = _(b"%d commits will have other ids if they are exported from here")
-            repo.ui.status(one_line(text % len(done.foreign)))
-            hint = _(b"(a clone with amalgam.git.push-exact = yes keeps all ids)")
-            repo.ui.status(one_line(hint))
-        return done.commits
 
 
 def commits_among(git: Any, oids: Sequence[bytes]) -> list[bytes]:

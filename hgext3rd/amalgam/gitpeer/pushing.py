@@ -21,7 +21,7 @@ from mercurial.node import bin as bin_node, hex as hex_node, short
 from ..config import PushConfig
 from ..gitstore.export import export
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
-from ..receive.imported import ImportedCommits
+from ..gitstore.imported import ImportedCommits
 from ..records import Record
 from ..remote.staging import Change, staged
 from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
@@ -296,7 +296,9 @@ class _Push:
                 raise error.StateError(
                     _(b"changeset %s would be another commit than %s of the remote")
                     % (short(node), theirs[node][:_SHORT]),
-                    hint=_(b"push from a clone of the remote that amalgam has made"),
+                    hint=_(
+                        b"remove all of '.hg/amalgam' but 'adopted', pull, and push"
+                    ),
                 )
         for node, oid in found.items():
             if oid is None:

@@ -131,6 +131,8 @@ class Docket(Record):
     """``censorship.mark_of`` when the texts were read."""
     adopted: str = ""
     """``AdoptedFile.mark`` of the commits that its ids begin with, or empty."""
+    imported: tuple[str, ...] = ()
+    """File names of the segments with imported commits, which its ids agree with."""
     summaries: str = ""
     """``summaries.digest`` when git found nothing wrong with them."""
 
@@ -256,6 +258,7 @@ _DOCKET: Fields = {
     "named": texts(b"named", _OID, ""),
     "censored": texts(b"censored", _MARK, ""),
     "adopted": texts(b"adopted", _OID, ""),
+    "imported": texts(b"imported", _SEGMENT, many=True),
     "summaries": texts(b"summaries", _OID, ""),
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),

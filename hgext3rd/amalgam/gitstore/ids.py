@@ -40,10 +40,10 @@ class Translation(Record):
 
 
 class RemoteIds:
-    """Ids of imported commits, and those of other changesets that were exported.
+    """Ids of exported changesets, and those of other commits that were imported.
 
-    Answers as ``OidMap`` does. The id that the remote has comes first, even if an
-    export would give another.
+    Answers as ``OidMap`` does. Of two commits that became one changeset, the exported
+    one comes first.
     """
 
     def __init__(self, imported: OidMap, exported: OidMap) -> None:
@@ -62,7 +62,7 @@ class RemoteIds:
 
     def oids(self, nodes: Sequence[bytes]) -> list[bytes | None]:
         """Return the commit of each of ``nodes``."""
-        both = self._imported.changesets(nodes), self._exported.oids(nodes)
+        both = self._exported.oids(nodes), self._imported.changesets(nodes)
         return [first or second for first, second in zip(*both, strict=True)]
 
     def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
@@ -78,7 +78,7 @@ class RemoteIds:
         turned = self._imported.matches(Side(1 - side), prefixes)
         others = self._exported.matches(side, prefixes)
         return [
-            tuple((dict(theirs) | {node: oid for oid, node in ours}).items())[:2]
+            tuple(({node: oid for oid, node in ours} | dict(theirs)).items())[:2]
             for ours, theirs in zip(turned, others, strict=True)
         ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mercurial import bundle2, error, exchange, util
 from mercurial.i18n import _
@@ -20,7 +20,7 @@ from ..terminal import printable
 from . import apply, convert, graph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -45,13 +45,20 @@ class ImportSettings(Record):
     """Whether extras keep parts of commits that changesets cannot express."""
 
 
-class Imported(Record):
-    """Result of an import."""
+class Recorder(Protocol):
+    """Records the commits of a batch."""
 
-    commits: int
-    """Commits that were new."""
-    foreign: tuple[bytes, ...]
-    """Those that may not come back from their changesets, oids in hex."""
+    def __call__(
+        self,
+        transaction: Any,
+        pairs: Sequence[tuple[bytes, bytes]],
+        foreign: Sequence[bytes],
+        /,
+    ) -> None:
+        """Keep ``pairs`` of oid and node, in hex, when ``transaction`` ends.
+
+        ``foreign``: oids of those commits that changesets may not give back.
+        """
 
 
 def import_commits(
@@ -59,26 +66,24 @@ def import_commits(
     git: Git,
     tips: Iterable[bytes],
     known: graph.Known,
-    record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
+    record: Recorder,
     settings: ImportSettings,
-) -> Imported:
-    """Import ``tips`` and their ancestors that are not ``known``.
+) -> int:
+    """Import ``tips`` and their ancestors that are not ``known``; return how many.
 
-    ``git`` sees all their objects. ``record`` gets the transaction, and new commits
-    with their changesets, which ``known`` has to return from then on. Oids and nodes
-    are in hex. ``InputError`` for a missing object, and for a commit with a file that
-    Mercurial cannot store.
+    ``git`` sees all their objects. ``known`` has to return what ``record`` gets from
+    then on. Oids and nodes are in hex. ``InputError`` for a missing object, and for a
+    commit with a file that Mercurial cannot store.
     """
     new = graph.read(git, tips, known, inf)
     oids = tuple(new.parents)
-    foreign: list[bytes] = []
     for at in range(0, len(oids), settings.batch):
         batch = oids[at : at + settings.batch]
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
         base |= known(parents - base.keys())
-        foreign += _import(repo, git, batch, base, record, settings)
-    return Imported(len(oids), tuple(foreign))
+        _import(repo, git, batch, base, record, settings)
+    return len(oids)
 
 
 def refused(refusal: convert.Refusal) -> error.InputError:
@@ -96,9 +101,9 @@ def _import(
     git: Git,
     oids: Sequence[bytes],
     base: dict[bytes, bytes],
-    record: Callable[[Any, Sequence[tuple[bytes, bytes]]], None],
+    record: Recorder,
     settings: ImportSettings,
-) -> tuple[bytes, ...]:
+) -> None:
     with tempfile.TemporaryFile() as out:
         made = convert.convert(
             *(repo.ui, repo.unfiltered(), git, oids, base, out),
@@ -115,5 +120,4 @@ def _import(
         with repo.wlock(), repo.lock(), repo.transaction(_SOURCE) as transaction:
             unbundler = exchange.readbundle(repo.ui, stream, None)
             exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
-            record(transaction, made.changesets)
-    return made.foreign
+            record(transaction, made.changesets, made.foreign)

@@ -163,7 +163,18 @@ fn file(fields: &mut Fields<'_>, name: &str) -> Result<ManuallyDrop<File>, Failu
 
 /// Duplicates a directory: the field has its descriptor `fd` and, for errors, its `path`.
 pub(crate) fn directory(fields: &mut Fields<'_>, name: &str) -> Result<Directory, Failure> {
-    let mut directory: Fields<'_> = fields.take(name)?;
+    opened(fields.take(name)?)
+}
+
+/// [`directory`], if the field has one.
+pub(crate) fn optional_directory(
+    fields: &mut Fields<'_>,
+    name: &str,
+) -> Result<Option<Directory>, Failure> {
+    fields.take::<Option<Fields<'_>>>(name)?.map(opened).transpose()
+}
+
+fn opened(mut directory: Fields<'_>) -> Result<Directory, Failure> {
     let (fd, path) = (directory.take("fd")?, directory.take("path")?);
     directory.end()?;
     // SAFETY: the caller of `amalgam_job_run` promised that descriptors stay open.

@@ -54,6 +54,7 @@ pub(crate) fn export(input: &[u8]) {
         level: 1,
         adopted: None,
         earlier: EarlierTrees::OfManifests,
+        imported: None,
         other: None,
     };
     if let Err(problem) = hg2git::export::<Cinnabar>(&request, &mut |_, _, _| false) {

@@ -41,6 +41,14 @@ pub enum Error {
         /// Defect of the file.
         what: String,
     },
+    /// An object of an imported commit cannot be read, or their map is damaged.
+    #[error("{what}")]
+    Imported {
+        /// The directory of the packs, or the map's file.
+        path: PathBuf,
+        /// The defect.
+        what: String,
+    },
     /// An adopted commit does not fit its changeset.
     #[error("the adopted commit does not fit changeset {}", .0.node)]
     Unfit(Unfit),

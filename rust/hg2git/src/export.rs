@@ -21,6 +21,7 @@ use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::{ConvertedChangesets, ExactSources};
 use crate::objects::history::{Sources, StoredStart};
+use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::Origin;
 use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
@@ -63,7 +64,10 @@ pub fn export<D: Dialect>(request: &Request<'_>, progress: &mut ProgressFn<'_>) 
     };
     let adopted = request.adopted.as_ref().map(|file| open_adopted(file, &map, revs.len()));
     let adopted = adopted.transpose()?;
-    let run = Run { context, store: &store, adopted: adopted.as_ref() };
+    let imported = request.imported.as_ref().filter(|_| !D::HAS_UNIQUE_COMMITS);
+    let imported = imported.map(ImportedCommits::open).transpose()?;
+    let (adopted, imported) = (adopted.as_ref(), imported.as_ref());
+    let run = Run { context, store: &store, adopted, imported };
     let reporter = &mut ThrottledProgress::new(progress);
     let done = run.convert::<D>(&revs, reporter);
     let done = match done {
@@ -125,6 +129,7 @@ struct Run<'a> {
     context: Context<'a>,
     store: &'a Store,
     adopted: Option<&'a AdoptedCommits>,
+    imported: Option<&'a ImportedCommits<'a>>,
 }
 
 impl Run<'_> {
@@ -182,8 +187,11 @@ impl Run<'_> {
             changes: &changes,
             edits,
             files: &files,
+            imported: self.imported,
         };
         let inherited = origin.inherited::<D>()?;
+        let needs_exact =
+            has_extras || request.earlier == EarlierTrees::Exact || self.imported.is_some();
         let sources = Sources {
             store: self.store,
             changelog,
@@ -209,12 +217,11 @@ impl Run<'_> {
             }),
             adopted: self.adopted,
             is_judging: request.adopted.as_ref().is_some_and(|file| file.is_judged),
-            exact_trees: (has_extras || request.earlier == EarlierTrees::Exact).then(|| {
-                ExactSources {
-                    packs: request.packs,
-                    has_earlier: request.earlier == EarlierTrees::Exact,
-                    budget: Arc::clone(&memory_plan.budget),
-                }
+            imported: self.imported,
+            exact_trees: needs_exact.then(|| ExactSources {
+                packs: request.packs,
+                has_earlier: request.earlier == EarlierTrees::Exact,
+                budget: Arc::clone(&memory_plan.budget),
             }),
         };
         let history = self.convert_history(

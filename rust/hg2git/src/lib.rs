@@ -42,7 +42,7 @@ pub use objects::commits::Displaced;
 pub use progress::{Phase, ProgressFn};
 pub use read::changelog::Selection;
 pub use request::{
-    AdoptedFile, EarlierTrees, MetadataFiles, OtherStore, PublishedCommit, PublishedFiles,
-    PublishedMetadata, Report, Request,
+    AdoptedFile, EarlierTrees, ImportedStore, MetadataFiles, OtherStore, PublishedCommit,
+    PublishedFiles, PublishedMetadata, Report, Request,
 };
 pub use revlog::Prefix;

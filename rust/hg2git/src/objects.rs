@@ -8,6 +8,7 @@ pub(crate) mod compress;
 pub(crate) mod directory;
 pub(crate) mod filelogs;
 pub(crate) mod history;
+pub(crate) mod imported;
 pub(crate) mod inherited;
 pub(crate) mod object;
 pub(crate) mod pipeline;

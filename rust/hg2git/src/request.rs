@@ -61,9 +61,25 @@ pub struct Request<'a> {
     pub adopted: Option<AdoptedFile<'a>>,
     /// Trees that earlier runs wrote.
     pub earlier: EarlierTrees,
+    /// Commits of other repositories, which changesets stand for. Not for a dialect with
+    /// [`dialect::Dialect::HAS_UNIQUE_COMMITS`].
+    pub imported: Option<ImportedStore<'a>>,
     /// The store of another dialect, whose blobs are copied if they are wanted. A dialect with
     /// [`dialect::Dialect::METADATA`] copies none.
     pub other: Option<OtherStore<'a>>,
+}
+
+/// Imported commits.
+#[derive(Clone, Debug)]
+pub struct ImportedStore<'a> {
+    /// The directory of the map from commits to changesets.
+    pub map: &'a Directory,
+    /// File names of its segments, oldest first.
+    pub segments: Vec<String>,
+    /// Those of them that must not be mapped.
+    pub unmapped: Vec<String>,
+    /// The directory of the packs that have their objects, if it is there.
+    pub packs: Option<&'a Directory>,
 }
 
 /// The store of another dialect. Nobody changes it during the run.

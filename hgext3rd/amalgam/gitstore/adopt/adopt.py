@@ -25,6 +25,7 @@ from ...terminal import printable
 from .. import requirements, selection
 from ..adopted import AdoptedFile
 from ..export.conversion import AdoptedInput, ExportConversion, UnfitError
+from ..imported import ImportedFiles
 from ..oidmap import MapFiles
 from . import mappings, mirror as mirrors
 from .mirror import object_id
@@ -205,7 +206,8 @@ def _is_foreign(
     for made in (packs, maps):
         made.make(store.placement)
     conversion = ExportConversion.of(
-        store.repo, store.config, packs, MapFiles(maps, store.trust)
+        *(store.repo, store.config, packs, MapFiles(maps, store.trust)),
+        imported=ImportedFiles.of(store),
     )._replace(
         adopted=AdoptedInput(proposed, is_judged=True),
         keeps_metadata=False,

@@ -18,6 +18,7 @@ from ...index.opening import mapped_indexes
 from ...records import Record
 from .. import requirements
 from ..docket import Layer, MetadataCommit
+from ..imported import ImportedFiles
 from ..oidmap import ID_LEN
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _PHASES = {
 }
 _LEVEL = 1
 _NOTHING = Layer()
+_NO_IMPORTS = ImportedFiles()
 # files keep the user, or the group, of the process
 _NOBODY = -1
 _PRIVATE = Placement(0o700, _NOBODY, _NOBODY)
@@ -109,6 +111,8 @@ class ExportConversion(Record):
     """If texts are checked: whether large manifests are not only sampled."""
     adopted: AdoptedInput | None = None
     """The adopted commits, unless the file is missing when a run starts."""
+    imported: ImportedFiles = _NO_IMPORTS
+    """The commits that changesets were made of."""
 
     @classmethod
     def of(
@@ -119,6 +123,7 @@ class ExportConversion(Record):
         maps: MapFiles,
         placement: Placement = _PRIVATE,
         adopted: AdoptedFile | None = None,
+        imported: ImportedFiles = _NO_IMPORTS,
     ) -> ExportConversion:
         """From the store of ``repo``; by default, only the user can read the files."""
         return cls(
@@ -133,6 +138,7 @@ class ExportConversion(Record):
             check_texts=config.check_texts,
             memory_bytes=config.memory_bytes,
             adopted=AdoptedInput(adopted) if adopted else None,
+            imported=imported,
             keeps_metadata=config.keeps_metadata,
         )
 
@@ -146,6 +152,7 @@ class ExportConversion(Record):
             store.maps,
             store.placement,
             store.adopted,
+            ImportedFiles.of(store),
         )
 
     def run(
@@ -245,6 +252,7 @@ class ExportConversion(Record):
         gid = self.placement.gid
         others = other.segments if other else ()
         with (
+            _opened_imported(self.imported) as of_imported,
             self.packs.opened() as packs,
             self.maps.directory.opened() as maps,
             _opened(other) as of_other,
@@ -277,6 +285,7 @@ class ExportConversion(Record):
                 "level": _LEVEL,
                 "adopted": adopted,
                 "has_exact": base.exact or layer.exact,
+                "imported": of_imported,
                 "other": of_other,
             }
             return Operation(ui, _PHASES).job(name, fields, mapped_indexes(self.repo))
@@ -346,6 +355,29 @@ def _opened(other: OtherStore | None) -> Iterator[dict[str, Any] | None]:
             "packs": other.packs,
             "segments": other.segments,
         }
+
+
+@contextlib.contextmanager
+def _opened_imported(imported: ImportedFiles) -> Iterator[dict[str, Any] | None]:
+    """Yield the field of imported commits."""
+    maps, packs, segments = imported.maps, imported.packs, imported.segments
+    if not maps:
+        yield None
+        return
+    with contextlib.ExitStack() as stack:
+        fields = {
+            "map": {
+                "fd": stack.enter_context(maps.directory.opened()),
+                "path": maps.directory.path,
+            },
+            "segments": segments,
+            "unmapped": maps.unmapped(segments),
+            "packs": None,
+        }
+        if packs:
+            fd = stack.enter_context(packs.opened())
+            fields["packs"] = {"fd": fd, "path": packs.path}
+        yield fields
 
 
 def _own(published: dict[str, Any], base: Sequence[str]) -> tuple[str, ...]:

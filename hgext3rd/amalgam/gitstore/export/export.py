@@ -34,6 +34,7 @@ from ..git import branchtips, lastnames, refs as refsmod
 from ..git.branchtips import BranchTips
 from ..git.lastnames import Changed, LastNames, NamesSource
 from ..git.refs import NamedNodes
+from ..imported import ImportedFiles
 from ..oidmap import ID_LEN, Table
 from ..plan import Drafts, ExportPlan
 from ..store import GitStore
@@ -195,6 +196,7 @@ class ExportRun:
                 selection.read_again(repo)
                 # Plan. Censored texts and lost public changesets go at once.
                 planned = self._without_censored(planned)
+                planned = self._as_imported(planned)
                 wanted = self._want(planned)
                 nodes = planned.nodes
                 planned = self._judged(planned, wanted)
@@ -314,6 +316,7 @@ class ExportRun:
         if is_there and not rebuild:
             self._warn_of_loss(whole)
         if rebuild or whole is None:
+            self._warn_of_lost_imports(docket)
             config = self._store.config
             branchtips.forget(self._store.maps.directory, config.dialect)
             return PlannedDocket(writer.emptied(docket), nodes=nodes)
@@ -331,6 +334,16 @@ class ExportRun:
             return
         text = _(b"warning: git store is incomplete: exporting %s") % lost
         self._repo.ui.warn(one_line(text))
+
+    def _warn_of_lost_imports(self, docket: Docket) -> None:
+        """Warn that commits get other ids than they had."""
+        if not docket.imported or ImportedFiles.of(self._store).segments:
+            return
+        warn = self._repo.ui.warn
+        warn(_(b"warning: commits that were pulled from git may get other ids: "))
+        warn(_(b"their list is lost\n"))
+        warn(_(b"(to restore it, remove all of '.hg/amalgam' but 'adopted', pull "))
+        warn(_(b"from git, and export)\n"))
 
     def _covers_of_first(self) -> Covers | None:
         """Return the changesets of the metadata commit of a first export of all."""
@@ -350,6 +363,24 @@ class ExportRun:
         if nodes is not None:
             nodes = self._kept(planned, self._want(planned), *_layers(planned.docket))
         return planned._replace(docket=self._writer.drop_all(mark), nodes=nodes)
+
+    def _as_imported(self, planned: PlannedDocket) -> PlannedDocket:
+        """Begin anew, if changesets have other commits than those of new imports."""
+        docket, nodes = planned.docket, planned.nodes
+        imported = ImportedFiles.of(self._store)
+        if imported.segments in ((), docket.imported):
+            return planned
+        if docket.segments:
+            with contextlib.closing(self._store.open_map(docket)) as oidmap:
+                is_right = imported.are_as_exported(oidmap, docket.imported)
+            if not is_right:
+                self._repo.ui.status(
+                    _(b"changesets were pulled from git: exporting them again\n")
+                )
+                nodes = self._kept(planned, self._want(planned), *_layers(docket))
+                docket = self._writer.emptied(docket)
+        docket = docket._replace(imported=imported.segments)
+        return planned._replace(docket=docket, nodes=nodes)
 
     def _judged(self, planned: PlannedDocket, wanted: ExportPlan) -> PlannedDocket:
         """Choose the drafts that are converted again."""

@@ -24,6 +24,7 @@ from ...docketfile import Field
 from ...files import TICK_NS
 from ...records import Record
 from .. import selection
+from ..imported import ImportedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +89,8 @@ def note(store: GitStore, state: FilesState, too_long: tuple[bytes, ...]) -> Non
 def _digest(store: GitStore, state: FilesState) -> str:
     view = selection.view_of(store.repo, store.config.export)
     place = (metadata.__version__, store.config, view.filtername, state)
-    adopted = store.adopted.directory
-    directories = (store.repository.directory, store.maps.directory, adopted)
+    others = (store.adopted.directory, ImportedFiles.directory(store))
+    directories = (store.repository.directory, store.maps.directory, *others)
     digest = hashlib.sha1(repr(place).encode())
     for directory in directories:
         for stamp in sorted(_stamps(directory, _name(store))):

@@ -21,6 +21,7 @@ from .. import censorship
 from ..docket import Docket, Layer
 from ..git import lastnames, layout, packfiles, refs as refsmod, summaries
 from ..git.reffiles import differences
+from ..imported import ImportedFiles
 from . import docketedits
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ class StoreWriter:
 
     def is_settled(self, docket: Docket) -> bool:
         """Return whether all files are named by ``docket``, and have the right ids."""
-        is_as_adopted = docket.adopted == self._store.adopted.mark()
-        return is_as_adopted and self._store.is_settled(docket)
+        store = self._store
+        is_as_noted = docket.adopted == store.adopted.mark()
+        is_as_noted &= ImportedFiles.of(store).segments in ((), docket.imported)
+        return is_as_noted and store.is_settled(docket)
 
     def _require_adopted(self) -> None:
         """Abort if adopted commits are lost that ids begin with.

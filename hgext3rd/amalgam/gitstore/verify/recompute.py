@@ -26,6 +26,7 @@ from .. import requirements
 from ..export.conversion import ExportConversion
 from ..git.packfiles import object_ids
 from ..git.refs import METADATA
+from ..imported import ImportedFiles
 from ..oidmap import MapFiles, Table
 from . import metadata
 from .findings import Difference, Note, Remedy
@@ -129,7 +130,9 @@ class Recomputed(Record):
             directory = Directory(path)
             maps = MapFiles(directory, store.trust)
             conversion = ExportConversion.of(
-                repo, store.config, directory, maps, adopted=store.adopted
+                *(repo, store.config, directory, maps),
+                adopted=store.adopted,
+                imported=ImportedFiles.of(store),
             )
             conversion = conversion._replace(check_each_manifest=True)
             done = conversion.run(repo.ui, selected, 0, names_heads=bool(commit))

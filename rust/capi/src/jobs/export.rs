@@ -5,13 +5,13 @@ use std::path::Path;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
-    Access, AdoptedFile, EarlierTrees, Error, MetadataFiles, OtherStore, Phase, ProgressFn,
-    PublishedCommit, PublishedFiles, PublishedMetadata, Request, Selection,
+    Access, AdoptedFile, EarlierTrees, Error, ImportedStore, MetadataFiles, OtherStore, Phase,
+    ProgressFn, PublishedCommit, PublishedFiles, PublishedMetadata, Request, Selection,
 };
 use parallel::Directory;
 use revlog::Node;
 
-use super::{Call, directory, encoding, nodes};
+use super::{Call, directory, encoding, nodes, optional_directory};
 use crate::failure::Failure;
 use crate::message::Fields;
 
@@ -85,6 +85,8 @@ fn with_request<R: Send>(
     let adopted = adopted.map(Adopted::of).transpose()?;
     let other: Option<Fields<'_>> = message.take("other")?;
     let other = other.map(Other::of).transpose()?;
+    let imported: Option<Fields<'_>> = message.take("imported")?;
+    let imported = imported.map(Imported::of).transpose()?;
     let mut metadata: Option<Fields<'_>> = message.take("metadata")?;
     let mut owner: Fields<'_> = message.take("owner")?;
     let mut selection: Fields<'_> = message.take("selection")?;
@@ -120,6 +122,7 @@ fn with_request<R: Send>(
         } else {
             EarlierTrees::OfManifests
         },
+        imported: imported.as_ref().map(Imported::store),
         other: other.as_ref().map(Other::store),
     };
     for read in [message, owner, selection].into_iter().chain(metadata) {
@@ -165,6 +168,33 @@ impl<'a> Adopted<'a> {
     }
 }
 
+/// Imported commits, with the directories of their map and packs.
+struct Imported {
+    map: Directory,
+    segments: Vec<String>,
+    unmapped: Vec<String>,
+    packs: Option<Directory>,
+}
+
+impl Imported {
+    fn of(mut message: Fields<'_>) -> Result<Self, Failure> {
+        let imported = Self {
+            map: directory(&mut message, "map")?,
+            segments: message.take("segments")?,
+            unmapped: message.take("unmapped")?,
+            packs: optional_directory(&mut message, "packs")?,
+        };
+        message.end()?;
+        Ok(imported)
+    }
+
+    fn store(&self) -> ImportedStore<'_> {
+        let Self { map, segments, unmapped, packs } = self;
+        let (segments, unmapped) = (segments.clone(), unmapped.clone());
+        ImportedStore { map, segments, unmapped, packs: packs.as_ref() }
+    }
+}
+
 /// The store of another dialect, with the directory of its packs.
 struct Other {
     directory: Directory,
@@ -202,6 +232,9 @@ impl From<Error> for Failure {
             Error::Adopted { path, what } => Self::corrupt(format!("adopted commits: {what}"))
                 .at(path)
                 .hint("restore it from a backup"),
+            Error::Imported { path, what } => Self::corrupt(format!("imported commits: {what}"))
+                .at(path)
+                .hint("remove all of '.hg/amalgam' but 'adopted', and pull from git again"),
             Error::Unfit(_) => Self::bug(error.to_string()),
             Error::Moved => Self::moved(error.to_string()),
             Error::Cancelled => Self::cancelled(),

@@ -223,10 +223,11 @@ fn push_entry(content: &mut Vec<u8>, mode: &[u8], name: &[u8], oid: &Oid) {
 }
 
 /// Mode, name and id of an entry, with the bytes after it.
-type FirstEntry<'a> = (&'a [u8], &'a [u8], Oid, &'a [u8]);
+pub type FirstEntry<'a> = (&'a [u8], &'a [u8], Oid, &'a [u8]);
 
-/// The first entry of a tree.
-fn first_entry(content: &[u8]) -> Option<FirstEntry<'_>> {
+/// The first entry of a tree; `None` if it has none, or a malformed one.
+#[must_use]
+pub fn first_entry(content: &[u8]) -> Option<FirstEntry<'_>> {
     let (mode, rest) = content.split_at_checked(memchr::memchr(b' ', content)?)?;
     let (name, rest) = rest[1..].split_at_checked(memchr::memchr(0, &rest[1..])?)?;
     let (id, after) = rest[1..].split_first_chunk()?;

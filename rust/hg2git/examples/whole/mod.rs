@@ -63,6 +63,7 @@ impl<'a> WholeRequest<'a> {
             level: 1,
             adopted: None,
             earlier: EarlierTrees::OfManifests,
+            imported: None,
             other: None,
         }
     }

@@ -175,6 +175,7 @@ impl Repository {
             level: 1,
             adopted: None,
             earlier: EarlierTrees::OfManifests,
+            imported: None,
             other: None,
         })
     }

@@ -29,6 +29,7 @@ use crate::objects::branchheads::{BranchHeads, branch_of};
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::directory::{EntryTarget, Replay, TreeChange, oid_of};
 use crate::objects::history::{Batch, Drawn, Sources};
+use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::RootFile;
 use crate::objects::object::Object;
 use crate::objects::trees::{Purpose, Refused, TreeForm, TreeWriter};
@@ -96,6 +97,8 @@ pub(crate) struct Commits<'a, D> {
     empty_tree_written: bool,
     /// Oids of the edited blobs that were written.
     edited_blobs: HashSet<Oid>,
+    /// Imported commits that were written, though their changesets have others.
+    twins: HashSet<Oid>,
     /// Trees with another inherited file, by the manifest's tree.
     inherited_trees: HashMap<(Oid, RootFile), Oid>,
 }
@@ -122,6 +125,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             taken: HashTable::new(),
             empty_tree_written: false,
             edited_blobs: HashSet::new(),
+            twins: HashSet::new(),
             inherited_trees: HashMap::new(),
         }
     }
@@ -163,15 +167,19 @@ impl<'a, D: Dialect> Commits<'a, D> {
             exact.keep(batch);
         }
         for drawn in &batch.changesets {
-            let mut oid = self.tree_of(drawn, &mut objects)?;
+            let plain = self.tree_of(drawn, &mut objects)?;
+            let mut tree = plain;
             if let Some(exact) = &mut self.exact_trees {
                 let changeset = &parse(self.sources.changelog, drawn.rev, &drawn.text)?;
-                let plain = oid;
-                oid = exact.tree(drawn.rev, (drawn.tree, plain), changeset, &mut objects)?;
-                self.converted.exact += u64::from(oid != plain);
+                tree = exact.tree(drawn.rev, (drawn.tree, plain), changeset, &mut objects)?;
+                self.converted.exact += u64::from(tree != plain);
             }
-            let Some(commit) = self.commit(drawn, oid, batch)? else { continue };
-            self.add_empty_tree(oid, &mut objects);
+            let commit = self.commit(drawn, (plain, tree), batch, &mut objects)?;
+            if let Some(exact) = &mut self.exact_trees {
+                exact.done(drawn.rev, drawn.tree);
+            }
+            let Some(commit) = commit else { continue };
+            self.add_empty_tree(tree, &mut objects);
             let node = self.sources.changelog.index().node(drawn.rev);
             let text = Arc::clone(&drawn.text);
             committed.push(Committed { rev: drawn.rev, node, text, commit: objects.len() });
@@ -250,7 +258,13 @@ impl<'a, D: Dialect> Commits<'a, D> {
     }
 
     /// The commit of a changeset; `None` if it has no commit, or the commit of another changeset.
-    fn commit(&mut self, drawn: &Drawn, tree: Oid, batch: &Batch) -> Result<Option<Object>> {
+    fn commit(
+        &mut self,
+        drawn: &Drawn,
+        (plain, tree): (Oid, Oid),
+        batch: &Batch,
+        objects: &mut Vec<Object>,
+    ) -> Result<Option<Object>> {
         let Drawn { rev, text, .. } = drawn;
         let (rev, changelog) = (*rev, self.sources.changelog);
         let index = changelog.index();
@@ -315,7 +329,8 @@ impl<'a, D: Dialect> Commits<'a, D> {
             payload = content;
             oid
         } else {
-            self.settle(rev, node, &mut payload)
+            let own = self.settle(rev, node, &mut payload);
+            self.imported(drawn, (plain, own), &mut payload, objects)?
         };
         if !D::HAS_UNIQUE_COMMITS && self.is_taken(oid) {
             self.converted.commits.push(oid);
@@ -343,6 +358,71 @@ impl<'a, D: Dialect> Commits<'a, D> {
         let node = self.sources.changelog.index().node(drawn.rev);
         let is_free = self.settle(drawn.rev, node, &mut content) == oid;
         is_free.then_some((oid, content))
+    }
+
+    /// The commit that became the changeset, if an import has noted one; otherwise its `own`.
+    fn imported(
+        &mut self,
+        drawn: &Drawn,
+        (plain, own): (Oid, Oid),
+        payload: &mut Vec<u8>,
+        objects: &mut Vec<Object>,
+    ) -> Result<Oid> {
+        let Some(imported) = self.sources.imported else { return Ok(own) };
+        let node = self.sources.changelog.index().node(drawn.rev);
+        let kept = imported.kept(&node);
+        if kept.is_none() && imported.changeset(own) == Some(node) {
+            return Ok(own);
+        }
+        let Some(oid) = kept.or_else(|| imported.commit(&node)) else { return Ok(own) };
+        let content = imported.read(ObjectKind::Commit, oid)?;
+        let judged = D::judge(&content);
+        let parents = D::judge(payload).parents;
+        let differing = parents.iter().zip(&judged.parents).filter(|(ours, theirs)| ours != theirs);
+        let twins: Vec<(Oid, Oid)> = differing.map(|(ours, theirs)| (*ours, *theirs)).collect();
+        let are_twins = |&(ours, theirs): &(Oid, Oid)| {
+            let made = imported.changeset(theirs);
+            made.is_some() && imported.changeset(ours) == made
+        };
+        if parents.len() != judged.parents.len() || !twins.iter().all(are_twins) {
+            return Ok(own);
+        }
+        for (_, theirs) in twins {
+            self.add_twin(drawn.rev, (theirs, imported), objects)?;
+        }
+        let tree = judged.tree.unwrap_or(Oid::EMPTY_TREE);
+        if let Some(exact) = &mut self.exact_trees {
+            exact.import(drawn.rev, (drawn.tree, plain), (tree, imported), objects)?;
+        }
+        self.add_empty_tree(tree, objects);
+        self.converted.exact += 1;
+        *payload = content;
+        Ok(oid)
+    }
+
+    /// Adds an imported commit whose changeset has another one, and such ancestors.
+    fn add_twin(
+        &mut self,
+        rev: Rev,
+        (oid, imported): (Oid, &ImportedCommits<'_>),
+        objects: &mut Vec<Object>,
+    ) -> Result<()> {
+        let mut left = vec![oid];
+        while let Some(oid) = left.pop() {
+            if self.is_taken(oid) || !self.twins.insert(oid) {
+                continue;
+            }
+            let content = imported.read(ObjectKind::Commit, oid)?;
+            let judged = D::judge(&content);
+            let tree = judged.tree.unwrap_or(Oid::EMPTY_TREE);
+            if let Some(exact) = &mut self.exact_trees {
+                exact.copy_whole(rev, (tree, imported), objects)?;
+            }
+            self.add_empty_tree(tree, objects);
+            left.extend(judged.parents);
+            objects.push(Object::whole(ObjectKind::Commit, oid, content));
+        }
+        Ok(())
     }
 
     /// Lets the dialect change its commit until the oid is free. Oids of adopted commits are not

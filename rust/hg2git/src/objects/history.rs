@@ -22,6 +22,7 @@ use crate::objects::commits::ExactSources;
 use crate::objects::directory::{
     EntryTarget, LARGE, NewDirectory, Parts, Replay, TrackedDirectory, TreeChange,
 };
+use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::Inherited;
 use crate::objects::treeedits::TreeEdits;
 use crate::objects::trees::{LANES, TreeForm};
@@ -67,6 +68,8 @@ pub(crate) struct Sources<'a> {
     /// Adopted commits, and whether each is compared with the dialect's commit.
     pub adopted: Option<&'a AdoptedCommits>,
     pub is_judging: bool,
+    /// Imported commits, if changesets stand for any.
+    pub imported: Option<&'a ImportedCommits<'a>>,
     /// For trees with entries that manifests do not have, if any.
     pub exact_trees: Option<ExactSources<'a>>,
 }

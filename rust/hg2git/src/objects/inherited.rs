@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use dialect::exact::tree::{file_of, tree_entries};
 use dialect::{Dialect, InheritedFile};
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -17,6 +18,7 @@ use crate::error::Result;
 use crate::map::oidmap::OidMap;
 use crate::map::segment::{NO_COMMIT, Table};
 use crate::objects::history::mode_of;
+use crate::objects::imported::ImportedCommits;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
 use crate::objects::treeedits::TreeEdits;
@@ -119,10 +121,8 @@ impl StoredTrees<'_> {
     /// The file in the tree of a commit.
     fn file_of_commit(&self, rev: Rev, commit: Oid, name: &[u8]) -> Result<RootFile> {
         let content = self.object(rev, ObjectKind::Commit, commit)?;
-        let digits = content.strip_prefix(b"tree ").and_then(|rest| rest.get(..40));
         let malformed = || self.changelog.corrupt(rev, format!("git commit {commit} has no tree"));
-        let tree = digits.and_then(Node::from_hex).ok_or_else(malformed)?;
-        self.file(rev, Oid::from_bytes(*tree.as_bytes()), name)
+        self.file(rev, tree_of(&content).ok_or_else(malformed)?, name)
     }
 }
 
@@ -150,6 +150,7 @@ pub(crate) struct Origin<'a, 's> {
     pub changes: &'a ChangeLog,
     pub edits: &'a TreeEdits,
     pub files: &'a FileTable,
+    pub imported: Option<&'a ImportedCommits<'a>>,
 }
 
 impl<'s> Origin<'_, 's> {
@@ -214,7 +215,12 @@ impl Search<'_, '_> {
                     },
                 },
             };
-            let state = inherited(before, state, files);
+            let mut state = inherited(before, state, files);
+            if let Some(imported) = self.origin.imported
+                && let Some(commit) = imported.kept(&changelog.index().node(*rev))
+            {
+                state = self.of_imported(imported, commit)?;
+            }
             if let Some(state) = state {
                 states.insert(place, state);
             }
@@ -229,6 +235,16 @@ impl Search<'_, '_> {
             }
         }
         Ok((found, of_manifests))
+    }
+
+    /// The file in the tree of an imported commit.
+    fn of_imported(&self, imported: &ImportedCommits<'_>, commit: Oid) -> Result<RootFile> {
+        let content = imported.read(ObjectKind::Commit, commit)?;
+        let tree = tree_of(&content).filter(|tree| *tree != Oid::EMPTY_TREE);
+        let Some(tree) = tree else { return Ok(None) };
+        let entries = tree_entries(&imported.read(ObjectKind::Tree, tree)?).unwrap_or_default();
+        let file = entries.get(self.file.name).and_then(file_of);
+        Ok(file.map(|(flag, oid)| (oid, mode_of(flag))))
     }
 
     /// Files of the run's manifests, by position.
@@ -312,6 +328,12 @@ impl Search<'_, '_> {
 /// with the file `state`.
 fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
     if before.sources == files.sources { state } else { files.own.or(state) }
+}
+
+/// The tree that a commit names.
+pub(super) fn tree_of(commit: &[u8]) -> Option<Oid> {
+    let digits = commit.strip_prefix(b"tree ").and_then(|rest| rest.get(..40))?;
+    Some(Oid::from_bytes(*Node::from_hex(digits)?.as_bytes()))
 }
 
 /// The first parent as Mercurial shows it: a stored null parent comes last.

@@ -18,6 +18,11 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    /// An object that git clients need, with its content.
+    pub const fn whole(kind: ObjectKind, oid: Oid, payload: Vec<u8>) -> Self {
+        Self { kind, oid, base: None, payload, purpose: Purpose::Git }
+    }
+
     /// Memory that the object takes, in bytes.
     pub const fn bytes(&self) -> u64 {
         (size_of::<Self>() + self.payload.len()) as u64

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use dialect::InheritedFile;
 use dialect::exact::tree::{
-    HiddenFile, TrackedFile, TreeEntries, TreeProblem, TreeStore, TreeValue, edited, file_of,
-    is_directory, tree_entries,
+    HiddenFile, TrackedFile, TreeEntries, TreeEntryKind, TreeProblem, TreeStore, TreeValue, edited,
+    file_of, first_entry, is_directory, kind_of, tree_entries,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -25,6 +25,8 @@ use crate::error::{Error, Result};
 use crate::map::segment::Table;
 use crate::objects::directory::{EntryTarget, TrackedDirectory};
 use crate::objects::history::{Batch, Sources};
+use crate::objects::imported::ImportedCommits;
+use crate::objects::inherited::tree_of;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
 use crate::objects::trees::Purpose;
@@ -191,11 +193,93 @@ impl<'a> ExactTrees<'a> {
         if tree != plain {
             self.shown.insert(rev, tree);
         }
+        Ok(tree)
+    }
+
+    /// Lets a changeset have the tree of its imported commit, with the objects that the tree of its
+    /// manifest lacks. `plain` as for [`Self::tree`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Imported`] if an object is missing, [`Error::Store`] as for [`Self::tree`].
+    pub fn import(
+        &mut self,
+        rev: Rev,
+        (drawn, plain): (ChangesetTree, Oid),
+        (tree, imported): (Oid, &ImportedCommits<'_>),
+        objects: &mut Vec<Object>,
+    ) -> Result<()> {
+        if tree == plain {
+            self.shown.remove(&rev);
+        } else {
+            self.shown.insert(rev, tree);
+        }
+        let of_manifest = self.plain(drawn);
+        self.copy(rev, tree, &of_manifest, imported, objects)
+    }
+
+    /// Copies all objects of an imported tree. `rev` is named in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::import`].
+    pub fn copy_whole(
+        &mut self,
+        rev: Rev,
+        (tree, imported): (Oid, &ImportedCommits<'_>),
+        objects: &mut Vec<Object>,
+    ) -> Result<()> {
+        self.copy(rev, tree, &Plain::Empty, imported, objects)
+    }
+
+    /// Copies the objects of an imported tree that `plain` lacks.
+    fn copy(
+        &mut self,
+        rev: Rev,
+        tree: Oid,
+        plain: &Plain,
+        imported: &ImportedCommits<'_>,
+        objects: &mut Vec<Object>,
+    ) -> Result<()> {
+        if tree == plain.oid() || tree == Oid::EMPTY_TREE || self.written.contains_key(&tree) {
+            return Ok(());
+        }
+        let content = imported.read(ObjectKind::Tree, tree)?;
+        let known = self.entries(rev, plain)?;
+        let mut rest = &*content;
+        while let Some((mode, name, oid, after)) = first_entry(rest) {
+            rest = after;
+            let entry = known.get(name);
+            if entry.is_some_and(|(_, known)| *known == oid) {
+                continue;
+            }
+            match kind_of(mode, &oid) {
+                Some(TreeEntryKind::Directory) => {
+                    let below = match entry.filter(|(mode, _)| is_directory(mode)) {
+                        Some((_, known)) => self.below(plain, name, *known),
+                        None => Plain::Empty,
+                    };
+                    self.copy(rev, oid, &below, imported, objects)?;
+                }
+                Some(TreeEntryKind::File(_)) => {
+                    let payload = imported.read(ObjectKind::Blob, oid)?;
+                    objects.push(Object::whole(ObjectKind::Blob, oid, payload));
+                }
+                Some(TreeEntryKind::Other) | None => {}
+            }
+        }
+        self.keep_tree(tree, &content)?;
+        objects.push(Object::whole(ObjectKind::Tree, tree, content));
+        Ok(())
+    }
+
+    /// Forgets the directories that only this changeset needed.
+    pub fn done(&mut self, rev: Rev, drawn: ChangesetTree) {
+        let Parents(p1, _) = self.sources.changelog.index().parents(rev);
         self.release(drawn);
         if let Some(at) = p1.and_then(|p1| self.sources.revs.binary_search(&p1).ok()) {
             self.release(self.sources.trees.get(at));
         }
-        Ok(tree)
     }
 
     fn release(&mut self, tree: ChangesetTree) {
@@ -322,10 +406,7 @@ impl<'a> ExactTrees<'a> {
                 Some(oid) => self.stored(p1, ObjectKind::Commit, oid)?,
                 None => Vec::new(),
             };
-            let digits = content.strip_prefix(b"tree ").and_then(|rest| rest.get(..40));
-            if let Some(node) = digits.and_then(Node::from_hex) {
-                tree = Oid::from_bytes(*node.as_bytes());
-            }
+            tree = tree_of(&content).unwrap_or(tree);
         }
         let hidden = self.stored_hidden(manifest)?;
         let before = Before { tree, plain, hidden };
@@ -472,8 +553,7 @@ impl<'a> ExactTrees<'a> {
             }
             for (oid, payload) in made {
                 self.keep_tree(oid, &payload)?;
-                let kind = ObjectKind::Tree;
-                objects.push(Object { kind, oid, base: None, payload, purpose: Purpose::Git });
+                objects.push(Object::whole(ObjectKind::Tree, oid, payload));
             }
             return Ok(root);
         }

@@ -4,6 +4,9 @@ Files of ``.hg/amalgam/imported`` (docs/formats/imported.rst). They are derived:
 them, the same commits are converted again, to the same changesets. A batch is written
 while the transaction of its changesets is open, and counts when that ends. Pairs of
 changesets that are gone do not count, so nobody has to remove any.
+
+Exports give changesets the commits that they were made of, even if the changesets alone
+would not: ``ImportedFiles`` is what the core reads for that.
 """
 
 from __future__ import annotations
@@ -23,24 +26,27 @@ from .. import docketfile
 from ..config import PushConfig
 from ..configitems import METADATA_DIALECT
 from ..files import TEMPORARY, Unusable
-from ..gitstore.ids import RemoteIds
-from ..gitstore.oidmap import ID_LEN, MapFiles, Table
 from ..records import Record
+from .git.layout import PACKS
+from .ids import RemoteIds
+from .oidmap import ID_LEN, MapFiles, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT
 
-    from ..gitstore.oidmap import OidMap
-    from ..gitstore.store import GitStore
+    from ..files import Directory
+    from .oidmap import OidMap
+    from .store import GitStore
+
+    _Pairs = Mapping[bytes, bytes]
 
 _SEGMENT = re.compile(r"[a-z]+-[0-9a-f]{16}\.map")
 _SUFFIX = b".map"
 _DOCKET_BYTES = 1 << 20
 _HEADER = struct.Struct(">8sIIQQQ24x")
 _MAGIC, _VERSION = b"AMALGMAP", 1
-_NO_FANOUT = bytes(4 * 256)
 
 
 class _Docket(Record):
@@ -61,6 +67,85 @@ _FORM = docketfile.Form(
 )
 
 
+def fetched_objects(store: GitStore) -> Directory:
+    """Return the bare git repository with all objects that were fetched."""
+    return store.directory.sub(b"fetched").sub(b"objects.git")
+
+
+class ImportedFiles(Record):
+    """The files of commits that exports give back. The default is none."""
+
+    maps: MapFiles | None = None
+    segments: tuple[str, ...] = ()
+    """File names of the segments of the map, oldest first."""
+    packs: Directory | None = None
+    """Of the objects of these commits, if any are there."""
+
+    @staticmethod
+    def directory(store: GitStore) -> Directory:
+        """Return the directory of maps and dockets, which need not exist."""
+        return store.directory.sub(b"imported")
+
+    @classmethod
+    def of(cls, store: GitStore) -> ImportedFiles:
+        """Return those of a store, as they are now.
+
+        None if changesets give all commits back.
+        """
+        dialect = store.config.dialect
+        if dialect == METADATA_DIALECT:
+            return cls()
+        maps = _maps(store)
+        docket = _read(maps.directory, dialect)
+        names = map(os.fsencode, docket.segments)
+        if (
+            docket.exact
+            or not docket.segments
+            or not all(map(maps.directory.exists, names))
+        ):
+            return cls()
+        objects = fetched_objects(store)
+        packs = objects.sub(PACKS) if objects.exists(PACKS) else None
+        return cls(maps, docket.segments, packs)
+
+    def are_as_exported(self, oidmap: OidMap, but: Collection[str]) -> bool:
+        """Return whether all commits have their changesets in ``oidmap``, if any.
+
+        ``but``: segments that need no look.
+        """
+        assert self.maps is not None
+        new = [it for it in self.segments if it not in but]
+        with contextlib.closing(self.maps.open(new)) as part:
+            pairs = _pairs(part, Table.CHANGESETS)
+        nodes = [*dict.fromkeys(pairs.values())]
+        exported = zip(nodes, oidmap.oids(nodes), strict=True)
+        other = [(node, oid) for node, oid in exported if oid]
+        other = [(node, oid) for node, oid in other if pairs.get(oid) != node]
+        if not other:
+            return True
+        with contextlib.closing(self.maps.open(self.segments)) as whole:
+            found = whole.oids([oid for _node, oid in other])
+        return found == [node for node, _oid in other]
+
+
+def _maps(store: GitStore) -> MapFiles:
+    return MapFiles(ImportedFiles.directory(store), store.trust)
+
+
+def _read(directory: Directory, dialect: bytes) -> _Docket:
+    try:
+        content = directory.tryread(_name(dialect), _DOCKET_BYTES)
+        if content:
+            return _Docket(**_FORM.values_in(content))
+    except (Unusable, ValueError):
+        pass  # it is made again, from nothing
+    return _Docket()
+
+
+def _name(dialect: bytes) -> bytes:
+    return dialect + b".docket"
+
+
 class ImportedCommits:
     """The imported commits of one dialect, as they were when this was made.
 
@@ -72,8 +157,8 @@ class ImportedCommits:
         self._repo = repo
         self._placement = store.placement
         self._dialect = store.config.dialect
-        self._files = MapFiles(store.directory.sub(b"imported"), store.trust)
-        docket = self._read()
+        self._files = _maps(store)
+        docket = _read(self._files.directory, self._dialect)
         self._segments = docket.segments
         is_exact = docket.exact or self._dialect == METADATA_DIALECT
         if not self._segments:
@@ -110,23 +195,34 @@ class ImportedCommits:
         """Return the ids of imported commits, with those of ``exported``."""
         return RemoteIds(self._map, exported)
 
-    def record(self, transaction: Any, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep ``pairs`` of commits and nodes when ``transaction`` ends."""
+    def record(
+        self,
+        transaction: Any,
+        pairs: Sequence[tuple[bytes, bytes]],
+        foreign: Collection[bytes] = (),
+    ) -> None:
+        """Keep ``pairs`` of commits and nodes when ``transaction`` ends.
+
+        ``foreign``: those of the commits that changesets may not give back.
+        """
         if not pairs:
             return
         self._files.directory.make(self._placement)
         new = {bin_node(oid): bin_node(node) for oid, node in pairs}
+        lost = {new[oid]: oid for oid in map(bin_node, foreign)}
         kept = [*self._segments]
         while kept and self._length(kept[-1]) < 2 * len(new):
             with contextlib.closing(self._files.open(kept[-1:])) as older:
-                new = _pairs(older) | new
+                new = _pairs(older, Table.CHANGESETS) | new
+                lost = _pairs(older, Table.MANIFESTS) | lost
             kept.pop()
-        name = self._write(new)
+        name = self._write(new, lost)
         segments = (*(it for it in kept if it != name), name)
 
         def count(_transaction: Any) -> None:
             content = _FORM.content_of(_Docket(segments, self.is_exact))
-            self._files.directory.replace(self._docket, content, self._placement)
+            name = _name(self._dialect)
+            self._files.directory.replace(name, content, self._placement)
             self._segments = segments
             self._map.close()
             self._map = self._files.open(segments)
@@ -134,26 +230,13 @@ class ImportedCommits:
 
         transaction.addfinalize(b"zz-amalgam-imported", count)
 
-    @property
-    def _docket(self) -> bytes:
-        return self._dialect + b".docket"
-
-    def _read(self) -> _Docket:
-        try:
-            content = self._files.directory.tryread(self._docket, _DOCKET_BYTES)
-            if content:
-                return _Docket(**_FORM.values_in(content))
-        except (Unusable, ValueError):
-            pass  # it is made again, from nothing
-        return _Docket()
-
     def _length(self, segment: str) -> int:
         with contextlib.closing(self._files.open([segment])) as part:
             return part.count(Table.CHANGESETS)
 
-    def _write(self, pairs: Mapping[bytes, bytes]) -> str:
+    def _write(self, *tables: _Pairs) -> str:
         """Write a segment, if it is not there; return its name."""
-        content = segment_of(pairs)
+        content = segment_of(*tables)
         digits = hashlib.sha1(content, usedforsecurity=False).hexdigest()[:16]
         name = f"{self._dialect.decode()}-{digits}{_SUFFIX.decode()}"
         self._files.directory.replace(os.fsencode(name), content, self._placement)
@@ -169,28 +252,35 @@ class ImportedCommits:
                 directory.remove(name)
 
 
-def segment_of(pairs: Mapping[bytes, bytes]) -> bytes:
-    """Return a segment of the oid map, with one table (docs/formats/map.rst)."""
-    keys = sorted(pairs)
-    values = [pairs[key] for key in keys]
-    counts = [0] * 256
-    for key in keys:
-        counts[key[0]] += 1
-    by_value = sorted(range(len(keys)), key=lambda at: (values[at], at))
+def segment_of(changesets: _Pairs, commits: _Pairs) -> bytes:
+    """Return a segment of the oid map with two tables (docs/formats/map.rst).
+
+    From commits to their ``changesets``, and from changesets that do not give them back
+    to their ``commits``.
+    """
+    keys = sorted(changesets)
+    by_value = sorted(range(len(keys)), key=lambda at: (changesets[keys[at]], at))
     parts = (
-        _HEADER.pack(_MAGIC, _VERSION, 0, len(keys), 0, 0),
-        struct.pack(">256I", *accumulate(counts)),
-        *(*keys, *values),
-        _NO_FANOUT * 2,
+        _HEADER.pack(_MAGIC, _VERSION, 0, len(changesets), len(commits), 0),
+        *(_table(changesets), _table(commits), _table({})),
         struct.pack(f">{len(keys)}I", *by_value),
     )
     content = b"".join(parts)
     return content + hashlib.sha1(content, usedforsecurity=False).digest()
 
 
-def _pairs(oidmap: Any) -> dict[bytes, bytes]:
+def _table(pairs: _Pairs) -> bytes:
+    keys = sorted(pairs)
+    counts = [0] * 256
+    for key in keys:
+        counts[key[0]] += 1
+    fanout = struct.pack(">256I", *accumulate(counts))
+    return b"".join((fanout, *keys, *(pairs[key] for key in keys)))
+
+
+def _pairs(oidmap: OidMap, table: Table) -> dict[bytes, bytes]:
     found = {}
-    for joined, count in oidmap.pairs(Table.CHANGESETS):
+    for joined, count in oidmap.pairs(table):
         for at in range(0, count * 2 * ID_LEN, 2 * ID_LEN):
             key, value = joined[at : at + ID_LEN], joined[at + ID_LEN : at + 2 * ID_LEN]
             found[key] = value

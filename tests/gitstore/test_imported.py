@@ -1,0 +1,129 @@
+"""Ids of commits that were pulled from git, in exports of hg-git's dialect."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from testlib.environment import git
+from testlib.gitclone import Clone
+from testlib.randomcommits import GitObjects, write_object
+
+pytestmark = pytest.mark.slow
+
+SETTINGS = "[amalgam]\ngit.dialect = hggit\n[ui]\nusername = L <l@x>\n"
+
+
+class Upstream:
+    """A git repository whose second commit no changeset gives back."""
+
+    def __init__(self, path: Path) -> None:
+        self.repo = GitObjects(path)
+        blobs = [write_object(path, "blob", text) for text in (b"a\n", b"c\n")]
+        inner = self.repo.tree((b"100664", b"a", blobs[0]), (b"100644", b"b", blobs[0]))
+        entry = (b"40000", b"d", inner)
+        root = self.repo.commit(tree=self.repo.tree(entry), message=b"root\n")
+        left_out = (b"40000", b".hg", self.repo.tree((b"100644", b"x", blobs[1])))
+        tree = self.repo.tree(left_out, entry, (b"100644", b"c", blobs[0]))
+        odd = self.repo.commit(root, tree=tree, message=b"odd\n")
+        tree = self.repo.tree(left_out, entry, (b"100644", b"c", blobs[1]))
+        self.tip = self.repo.commit(odd, tree=tree, message=b"tip\n")
+        self.repo.branch("main", self.tip)
+        git(path, "symbolic-ref", "HEAD", "refs/heads/main")
+        self.oids = {root, odd, self.tip}
+
+    @property
+    def url(self) -> str:
+        return f"git+{self.repo.path.as_uri()}"
+
+    def files(self, ref: str) -> list[str]:
+        return git(self.repo.path, "ls-tree", "-r", ref).decode().splitlines()
+
+
+@pytest.fixture
+def upstream(tmp_path: Path) -> Upstream:
+    return Upstream(tmp_path / "upstream.git")
+
+
+def pulled(upstream: Upstream, place: Path) -> Clone:
+    """Pull into a new repository."""
+    clone = repository(place)
+    clone.hg("pull", "-q", "-u", upstream.url)
+    return clone
+
+
+def repository(place: Path) -> Clone:
+    clone = Clone(place)
+    clone.hg("init", str(place))
+    (place / ".hg/hgrc").write_text(SETTINGS)
+    return clone
+
+
+def rebuilt(clone: Clone) -> str:
+    return clone.hg("git::export", "--rebuild")
+
+
+def ids(clone: Clone) -> set[str]:
+    return {*clone.hg("log", "-T", "{gitnode}\n").split()}
+
+
+def test_pushes_go_on_top_of_them(tmp_path: Path, upstream: Upstream) -> None:
+    """Modes and files that only git has stay as they are."""
+    clone = pulled(upstream, tmp_path / "clone")
+    clone.hg("update", "-q", "main")
+    (clone.root / "d/b").write_text("mine")
+    clone.hg("commit", "-q", "-m", "mine")
+    assert "updating branch main" in clone.hg("push", "-B", "main", upstream.url)
+    before, after = upstream.files(upstream.tip), upstream.files("main")
+    differing = {line.partition("\t")[2] for line in {*before} ^ {*after}}
+    assert differing == {"d/b"}
+    assert b"100664 a" in git(upstream.repo.path, "cat-file", "tree", "main:d")
+    clone.hg("git::export")
+    known = ids(clone)
+    assert known > upstream.oids
+    rebuilt(clone)
+    assert ids(clone) == known
+    assert "no differences" in clone.hg("git::verify", "--full")
+    clone.hg("strip", "-q", "--config", "extensions.strip=", "-r", "1:")
+    clone.hg("git::export")
+    clone.hg("pull", "-q", upstream.url)
+    clone.hg("git::export")
+    assert ids(clone) == known
+
+
+def test_a_lost_list_is_told(tmp_path: Path, upstream: Upstream) -> None:
+    clone = pulled(upstream, tmp_path / "clone")
+    clone.hg("git::export")
+    shutil.rmtree(clone.root / ".hg/amalgam/imported")
+    clone.hg("git::export")
+    assert ids(clone) == upstream.oids
+    assert "commits that were pulled from git may get other ids" in rebuilt(clone)
+    assert ids(clone) != upstream.oids
+    shutil.rmtree(clone.root / ".hg/amalgam")
+    clone.hg("pull", "-q", upstream.url)
+    clone.hg("git::export")
+    assert ids(clone) == upstream.oids
+
+
+def test_lost_objects_are_an_error(tmp_path: Path, upstream: Upstream) -> None:
+    clone = pulled(upstream, tmp_path / "clone")
+    shutil.rmtree(clone.root / ".hg/amalgam/fetched")
+    code, output = clone.run("git::export")
+    assert code == 255
+    assert "imported commits: object" in output
+    assert "remove all of '.hg/amalgam' but 'adopted', and pull from git" in output
+
+
+def test_changesets_may_be_there_before(tmp_path: Path, upstream: Upstream) -> None:
+    """They were exported with other ids, since their commits were not known."""
+    pulled(upstream, tmp_path / "clone")
+    other = repository(tmp_path / "other")
+    other.hg("pull", "-q", "../clone")
+    other.hg("git::export")
+    assert not ids(other) & {upstream.tip}
+    other.hg("pull", "-q", upstream.url)
+    output = other.hg("git::export")
+    assert "changesets were pulled from git: exporting them again" in output
+    assert ids(other) == upstream.oids
+    assert "nothing new to export" in other.hg("git::export")
