@@ -88,7 +88,9 @@ def test_batches_are_transactions(tmp_path: Path) -> None:
     target = target_in(tmp_path)
     repo = hgmod.repository(uimod.ui.load(), bytes(target.root))
     dialect, memory_bytes, url = b"hggit", 1 << 20, b"file:///project.git"
-    settings = importing.ImportSettings(dialect, memory_bytes, url, batch=7)
+    settings = importing.ImportSettings(
+        dialect, memory_bytes, url, batch=7, first_batch=7
+    )
     pairs: dict[bytes, bytes] = {}
     batches: list[int] = []
     resumes: list[bool] = []

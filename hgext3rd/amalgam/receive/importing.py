@@ -17,7 +17,7 @@ from mercurial.i18n import _
 from ..configitems import METADATA_DIALECT
 from ..records import Record
 from ..terminal import printable
-from . import apply, convert, graph
+from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 """Commits of one transaction."""
+_FIRST_BATCH = 100_000
+"""The same of an empty repository, if the core writes the store."""
 _SOURCE = b"pull"
 """Mercurial's name for changesets from elsewhere; hooks see it as HG_SOURCE."""
 
@@ -41,6 +43,8 @@ class ImportSettings(Record):
     """The git repository; hooks see it as HG_URL."""
     batch: int = _BATCH
     """Commits of one transaction."""
+    first_batch: int = _FIRST_BATCH
+    """The same of an empty repository, if the core writes the store."""
     is_exact: bool = False
     """Whether extras keep parts of commits that changesets cannot express."""
 
@@ -77,12 +81,22 @@ def import_commits(
     """
     new = graph.read(git, tips, known, inf)
     oids = tuple(new.parents)
-    for at in range(0, len(oids), settings.batch):
-        batch = oids[at : at + settings.batch]
+    at, is_too_large = 0, False
+    while at < len(oids):
+        is_first = not at and native.is_possible(repo) and not is_too_large
+        end = at + (settings.first_batch if is_first else settings.batch)
+        batch = oids[at:end]
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
         base |= known(parents - base.keys())
-        _import(repo, git, batch, base, record, settings)
+        try:
+            _import(repo, git, batch, base, record, settings)
+        except error.InputError:
+            if not is_first or len(batch) <= settings.batch:
+                raise
+            is_too_large = True  # or a commit cannot be imported: those before it can
+            continue
+        at = end
     return len(oids)
 
 
@@ -114,10 +128,14 @@ def _import(
         )
         for refusal in made.refused:
             raise refused(refusal)
-        bundler = bundle2.bundle20(repo.ui)
-        apply.add_changegroup(bundler, out, made.version, len(made.changesets))
-        stream = util.chunkbuffer(bundler.getchunks())
         with repo.wlock(), repo.lock(), repo.transaction(_SOURCE) as transaction:
-            unbundler = exchange.readbundle(repo.ui, stream, None)
-            exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+            if native.is_possible(repo):
+                native.add(repo, transaction, out, made.version, settings.memory_bytes)
+            else:
+                bundler = bundle2.bundle20(repo.ui)
+                count = len(made.changesets)
+                apply.add_changegroup(bundler, out, made.version, count)
+                stream = util.chunkbuffer(bundler.getchunks())
+                unbundler = exchange.readbundle(repo.ui, stream, None)
+                exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
             record(transaction, made.changesets, made.foreign)

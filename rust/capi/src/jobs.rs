@@ -96,6 +96,7 @@ fn run(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
         "export" => export::export,
         "metadata" => export::metadata_commit,
         "convert" => push::convert,
+        "stream" => push::stream,
         "survey" => push::survey,
         unknown => return Err(Failure::bug(format!("unknown job '{unknown}'"))),
     };

@@ -46,7 +46,7 @@ use crate::request::{ConversionRequest, KnownChangeset};
 use crate::rules::CommitRules;
 
 /// Mark before and after the metadata of a file revision.
-const MARK: &[u8] = b"\x01\n";
+pub(crate) const MARK: &[u8] = b"\x01\n";
 /// Bytes of texts that are collected before they are hashed together.
 const MOST_HASHED: usize = 1 << 20;
 

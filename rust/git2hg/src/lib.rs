@@ -7,10 +7,12 @@
 //!
 //! `read` parses the output of `git cat-file` and compares trees. [`judge`] has the rules for
 //! trees. `build` makes changesets, manifests and file revisions, `convert` has the order of work,
-//! and `verify` the round trip. Starts no process: the caller runs git.
+//! and `verify` the round trip. [`stream()`] writes
+//! the revlogs of an empty repository. Starts no process: the caller runs git.
 
 mod build;
 mod cache;
+mod chain;
 mod convert;
 mod error;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod progress;
 mod read;
 mod request;
 mod rules;
+mod stream;
 mod survey;
 mod verify;
 
@@ -31,4 +34,5 @@ pub use progress::{ConversionStage, ConversionWatch};
 pub use read::answers::{Answer, Answers};
 pub use read::decoder::PipedDecoder;
 pub use request::{Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal};
+pub use stream::{StreamSettings, Streamed, stream};
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

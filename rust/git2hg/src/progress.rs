@@ -14,6 +14,8 @@ pub enum ConversionStage {
     Write = 1,
     /// Verifying the round trip.
     Verify = 2,
+    /// Writing revlogs.
+    Store = 3,
 }
 
 /// Receives the stage and the number of commits done, on any thread. Returns true to stop the

@@ -10,8 +10,8 @@
 //! Branches, copies, and the parents of files leave no trace in git, so they are not verified.
 
 mod blobs;
-mod chunks;
-mod fault;
+pub(crate) mod chunks;
+pub(crate) mod fault;
 mod hashes;
 #[cfg(test)]
 mod tests;
@@ -91,9 +91,9 @@ impl<D: Dialect> RoundTrip<'_, D> {
         let quarter = self.request.memory_bytes / 4;
         let budget = Budget::new(quarter, self.request.dir);
         let mut group = GroupFile::new(file, start, self.request.version);
-        let mut changesets = ChunkTexts::read(&mut group, &budget, quarter / 4)?;
+        let mut changesets = ChunkTexts::read(&mut group, &budget, quarter / 8)?;
         let nodes: HashSet<Node> = changesets.nodes().collect();
-        let manifests = ChunkTexts::read(&mut group, &budget, quarter)?;
+        let manifests = ChunkTexts::read(&mut group, &budget, quarter / 2)?;
         group.end_of_manifests()?;
         let mut contents = FileBlobs::new(self.request.store, quarter);
         contents.read(&mut group, &nodes, (quarter, self.request.dir), || self.tick(0))?;

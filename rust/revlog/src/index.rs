@@ -27,9 +27,9 @@ const COMPRESSION_AT: usize = 52;
 const COMPRESSION_PLAIN: u8 = 0;
 
 const VERSION_MASK: u32 = 0xffff;
-const VERSION_1: u32 = 1;
-const FLAG_INLINE: u32 = 1 << 16;
-const FLAG_GENERALDELTA: u32 = 1 << 17;
+pub(crate) const VERSION_1: u32 = 1;
+pub(crate) const FLAG_INLINE: u32 = 1 << 16;
+pub(crate) const FLAG_GENERALDELTA: u32 = 1 << 17;
 /// File revisions with copy metadata are flagged; texts are not affected.
 const FLAG_FILELOG_META: u32 = 1 << 18;
 /// Snapshots and delta quality are flagged; texts are not affected.

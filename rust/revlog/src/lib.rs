@@ -19,6 +19,7 @@ mod prefix;
 mod revlog;
 mod store;
 mod texts;
+pub mod writing;
 
 pub use changeset::Changeset;
 pub use error::{Error, Result, readable};
@@ -31,4 +32,5 @@ pub use prefix::Prefix;
 pub use revlog::Revlog;
 pub use store::path::Encoding;
 pub use store::{MappedIndexes, RevlogKind, Store};
+pub use texts::chunk::{Undecodable, Unpacking};
 pub use texts::{KeptTexts, Revision, Scratch, StoredDelta, Texts};

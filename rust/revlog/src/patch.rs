@@ -169,7 +169,7 @@ fn push<'a>(pieces: &mut Vec<Piece<'a>>, piece: Piece<'a>) {
 
 /// Error of applying a chain.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub enum Broken {
     /// The delta at this position does not fit the text before it.
     Delta(usize, Invalid),
     /// The text does not fit into memory.
@@ -185,7 +185,7 @@ pub(crate) enum Broken {
 ///
 /// The first delta that does not fit the text before it, with its position; or the errors of
 /// [`Buffer::reserve`].
-pub(crate) fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> Result<(), Broken> {
+pub fn apply_chain(base: &[u8], deltas: &[Buffer], out: &mut Buffer) -> Result<(), Broken> {
     let mut parsed = Vec::with_capacity(deltas.len());
     let mut len = base.len();
     for (position, bytes) in deltas.iter().enumerate() {

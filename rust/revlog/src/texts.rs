@@ -3,7 +3,7 @@
 //! Made for walks in revision order: the last texts are cached, so most revisions cost one delta.
 //! If the base of a revision is not cached, the whole chain is applied in one go.
 
-mod chunk;
+pub(crate) mod chunk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

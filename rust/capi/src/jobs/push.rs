@@ -6,9 +6,10 @@ use std::path::Path;
 use dialect::{Dialect, ImportSettings};
 use git2hg::{
     ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset,
-    PipedDecoder, Refusal, SurveyProgress,
+    PipedDecoder, Refusal, StreamSettings, SurveyProgress,
 };
 use gitpack::Oid;
+use revlog::writing::Compression;
 use revlog::{Node, Store};
 
 use super::{Call, directory, encoding, file, version};
@@ -79,6 +80,40 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         .with("changesets", &changesets[..])
         .with("foreign", &foreign[..])
         .with("refused", refused);
+    Ok(answer.encode())
+}
+
+/// Writes the revlogs of the changegroup in `group`, from `start` on, to `out`: the files of a stream
+/// clone, which `names` lists, separated by newlines. `level` is that of zstd if `is_zstd` is set,
+/// else of zlib. Phases: 3 files written.
+pub(super) fn stream(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
+    let (group, out) = (file(&mut message, "group")?, file(&mut message, "out")?);
+    let dir = directory(&mut message, "scratch")?;
+    let start: u64 = message.take("start")?;
+    let level: u32 = message.take("level")?;
+    let level = i32::try_from(level).map_err(|_| Failure::bug("a level is too high".to_owned()))?;
+    let is_zstd: bool = message.take("is_zstd")?;
+    let settings = StreamSettings {
+        version: version(message.take("version")?)?,
+        compression: if is_zstd { Compression::Zstd(level) } else { Compression::Zlib(level) },
+        longest_chain: message.take("longest_chain")?,
+        dir: &dir,
+        memory_bytes: message.take("memory_bytes")?,
+    };
+    message.end()?;
+    let pipes: [&File; 2] = [&group, &out];
+    let made = call.supervise(|progress| {
+        let [group, out] = pipes;
+        let watch = |stage: ConversionStage, done| progress.set(stage as u32, done, 0);
+        git2hg::stream((group, start), out, &settings, &watch).map_err(Failure::from)
+    })?;
+    let names = made.names.join(&b'\n');
+    let answer = Fields::default()
+        .with("names", &names[..])
+        .with("bytes", made.bytes)
+        .with("changesets", made.changesets)
+        .with("revisions", made.revisions)
+        .with("files", made.files);
     Ok(answer.encode())
 }
 

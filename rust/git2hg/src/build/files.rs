@@ -9,20 +9,21 @@ use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delt
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::{Buffer, Directory};
+use revlog::Node;
 use revlog::node::parents_prefix;
-use revlog::{Delta, Node};
 use sha1lanes::{Message, best};
 
 use crate::build::spool::Spool;
 use crate::cache::Cache;
+use crate::chain::applied;
 use crate::error::{Error, Result};
 
 /// Part of the cache that one text may take. Longer texts are not cached, and are sent whole.
 const LARGEST_PART: usize = 8;
 /// Memory of a revision, about.
 const REVISION_BYTES: usize = 360;
-/// Deltas after which a whole text is sent.
-const LONGEST_CHAIN: u32 = 30;
+/// Deltas after which a whole text is sent, if they are not longer than the text before.
+const LONGEST_CHAIN: u32 = 1000;
 
 /// All file revisions.
 #[derive(Debug)]
@@ -93,8 +94,9 @@ struct SpooledChunk {
     text_len: u32,
     /// Number of the delta base; `None` for a whole text.
     base: Option<u32>,
-    /// Deltas since a whole text.
+    /// Deltas since a whole text, and their bytes.
     chain: u32,
+    chain_bytes: u32,
 }
 
 impl FileRevisions {
@@ -140,13 +142,14 @@ impl FileRevisions {
             RevisionChunk { node: own, parents, base: Node::NULL, link: Node::NULL, flags: 0 };
         let at = self.spool.len();
         let number = short(self.chunks.len())?;
-        let (base, chain) = if let Some((base, base_text)) = base {
+        let (base, chain, chain_bytes) = if let Some((base, base_text)) = base {
             let mut delta = Vec::new();
             line_delta(&base_text, &text, &mut delta);
             RevisionChunk { base: p1, ..chunk }.push_head(self.version, delta.len(), &mut out)?;
             self.spool.push(&out)?;
             self.spool.push(&delta)?;
-            (Some(base), self.chunks[base as usize].chain + 1)
+            let SpooledChunk { chain, chain_bytes, .. } = self.chunks[base as usize];
+            (Some(base), chain + 1, chain_bytes.saturating_add(short(delta.len())?))
         } else {
             let mut hunk = Vec::new();
             if !text.is_empty() {
@@ -156,11 +159,11 @@ impl FileRevisions {
             self.spool.push(&out)?;
             self.spool.push(&hunk)?;
             self.spool.push(&text)?;
-            (None, 0)
+            (None, 0, 0)
         };
         let (len, text_len) = (self.spool.len() - at, short(text.len())?);
         let len = u32::try_from(len).map_err(|_| Error::TooMany)?;
-        self.chunks.push(SpooledChunk { path, link, at, len, text_len, base, chain });
+        self.chunks.push(SpooledChunk { path, link, at, len, text_len, base, chain, chain_bytes });
         self.made.insert((path, own), number);
         self.facts.extend(content.map(|content| RevisionFacts { content, parents }));
         if text.len() <= self.longest_kept {
@@ -194,9 +197,9 @@ impl FileRevisions {
     fn base(&mut self, path: u32, node: Node, text: &Buffer) -> Result<Option<(u32, Arc<Buffer>)>> {
         // a revision of another path with this node has the same text, but is in another group
         let Some(&number) = self.made.get(&(path, node)) else { return Ok(None) };
-        let SpooledChunk { text_len, chain, .. } = self.chunks[number as usize];
+        let SpooledChunk { text_len, chain, chain_bytes, .. } = self.chunks[number as usize];
         let longest = text.len().max(text_len as usize);
-        if chain >= LONGEST_CHAIN || longest > self.longest_kept {
+        if chain >= LONGEST_CHAIN || chain_bytes > text_len || longest > self.longest_kept {
             return Ok(None);
         }
         Ok(Some((number, self.text(number, node)?)))
@@ -212,18 +215,16 @@ impl FileRevisions {
             at = chunk.base;
         }
         let head_len = RevisionChunk::head_len(self.version);
-        let (mut text, mut delta) = (Buffer::default(), Vec::new());
-        for chunk in chain.into_iter().rev() {
-            let start = chunk.at + head_len as u64;
-            self.spool.read(start, chunk.len as usize - head_len, &mut delta)?;
-            let delta = Delta::parse(&delta, text.len());
-            let delta = delta.map_err(|problem| Error::Wrong(problem.to_string()))?;
-            let mut made = Buffer::default();
-            made.reserve_exact(chunk.text_len as usize)?;
-            delta.apply(&text, &mut made)?;
-            text = made;
-        }
-        Ok(Arc::new(text))
+        let deltas = chain.into_iter().rev().map(|chunk| {
+            let mut delta = Vec::new();
+            self.spool.read(
+                chunk.at + head_len as u64,
+                chunk.len as usize - head_len,
+                &mut delta,
+            )?;
+            Ok::<_, Error>(Buffer::from(delta))
+        });
+        applied(Arc::default(), deltas, Buffer::default)
     }
 
     fn number(&mut self, path: &[u8]) -> Result<u32> {

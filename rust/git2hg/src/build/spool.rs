@@ -38,6 +38,16 @@ impl Spool {
         self.written + self.held.len() as u64
     }
 
+    /// Empties it.
+    pub fn clear(&mut self) -> Result<()> {
+        if self.written > 0 {
+            self.file.set_len(0).map_err(Error::Scratch)?;
+        }
+        self.written = 0;
+        self.held.clear();
+        Ok(())
+    }
+
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         if self.held.len() + bytes.len() > HELD_BYTES {

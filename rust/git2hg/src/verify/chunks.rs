@@ -13,6 +13,7 @@ use parallel::{Budget, Buffer};
 use revlog::{Delta, Node};
 
 use crate::cache::Cache;
+use crate::chain::applied;
 use crate::error::Error;
 use crate::judge::tree::LONGEST_PATH;
 use crate::verify::fault::{Problem, VerifyResult, fault};
@@ -69,6 +70,19 @@ impl<'a> GroupFile<'a> {
         read(self.file, self.at, &mut name)?;
         self.at += len as u64;
         Ok(Some(name))
+    }
+
+    /// Reads the next revision of a group, and replaces `delta` by its delta; `None` at the end.
+    pub fn revision(&mut self, delta: &mut Vec<u8>) -> VerifyResult<Option<RevisionChunk>> {
+        let Some(len) = self.chunk()? else { return Ok(None) };
+        let head_len = RevisionChunk::head_len(self.version) - LEN_BYTES;
+        delta.resize(len, 0);
+        read(self.file, self.at, delta)?;
+        self.at += len as u64;
+        let parsed = RevisionChunk::parse(self.version, delta).map(|(chunk, _)| chunk);
+        let chunk = parsed.ok_or_else(|| fault("a chunk is too short"))?;
+        delta.drain(..head_len);
+        Ok(Some(chunk))
     }
 
     /// Reads the empty group of directory manifests that version 03 has.
@@ -202,8 +216,10 @@ impl<'a> ChunkTexts<'a> {
             chain.push(found.ok_or_else(|| fault(format!("revision {node} has no base")))?);
             at = self.base(*chain.last().unwrap_or(&0));
         };
-        for number in chain.into_iter().rev() {
-            text = self.apply(number, &text)?;
+        if !chain.is_empty() {
+            let deltas = chain.into_iter().rev().map(|number| self.delta(number));
+            text = applied(text, deltas, || Buffer::new(Some(Arc::clone(&self.budget))))?;
+            self.texts.put(node, Arc::clone(&text), text.len());
         }
         Ok(self.made(number, text))
     }

@@ -15,7 +15,7 @@ pub(crate) struct Fault {
 
 /// Fault, or error that prevents the verification.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(crate) enum Problem {
     Fault(Fault),
     Error(Error),
 }
@@ -39,9 +39,9 @@ impl From<revlog::Error> for Problem {
 }
 
 /// Result of a step.
-pub(super) type VerifyResult<T> = std::result::Result<T, Problem>;
+pub(crate) type VerifyResult<T> = std::result::Result<T, Problem>;
 
 /// Fault without a commit.
-pub(super) fn fault(message: impl Into<String>) -> Problem {
+pub(crate) fn fault(message: impl Into<String>) -> Problem {
     Problem::Fault(Fault { oid: None, message: message.into() })
 }

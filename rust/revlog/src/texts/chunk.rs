@@ -36,20 +36,24 @@ impl Default for Unpacker {
 
 /// Damaged chunk.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Undecodable {
+pub enum Undecodable {
+    /// Type of a chunk that no version of Mercurial writes.
     #[error("unknown compression {0:#04x}")]
     Compression(u8),
+    /// Damaged zlib data.
     #[error("zlib data is damaged")]
     Zlib,
+    /// Damaged zstd data, with the message of zstd.
     #[error("zstd data is damaged ({0})")]
     Zstd(&'static str),
+    /// More than Mercurial stores.
     #[error("unpacks to more than 2 GiB")]
     TooLong,
 }
 
 /// Error of unpacking.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unpacking {
+pub enum Unpacking {
     /// The chunk is damaged.
     #[error(transparent)]
     Chunk(#[from] Undecodable),
