@@ -23,7 +23,8 @@ from ..gitstore.export import export
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
 from ..gitstore.imported import ImportedCommits
 from ..records import Record
-from ..remote.staging import Change, staged
+from ..remote import staging
+from ..remote.staging import Change
 from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
@@ -261,11 +262,8 @@ class _Push:
         ]
         transport = source.connected(store.repository.git)
         try:
-            with (
-                scratch(store.repo) as path,
-                staged(store.config.program, path, changes) as (git, specs, leases),
-            ):
-                answers = transport.push(git, specs, leases, ())
+            with scratch(store.repo) as path:
+                answers = staging.push(transport, store.config.program, path, changes)
         except RemoteFailureError as exc:
             raise source.failed(exc, act=_(b"push to")) from None
         finally:

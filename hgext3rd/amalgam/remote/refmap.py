@@ -54,6 +54,7 @@ class RefMap:
         self._rules = [*self._renames, *map(_rule, plain)]
         self.is_plain = not self._renames
         """Whether all refs keep their names."""
+        self._sources: dict[bytes, list[bytes]] = {}
         ends = [it.partition(b":")[2] or it for it in given] or [*_DEFAULT]
         self.is_usual = all(_whole(it).startswith((HEADS, TAGS)) for it in ends)
         """Whether all refs are branches and tags at the remote."""
@@ -67,8 +68,12 @@ class RefMap:
 
     def sources(self, target: bytes) -> list[bytes]:
         """Return the names in the store that could become ``target``."""
-        names = [target, *(_inverse(rule, target) for rule in self._renames)]
-        return [name for name in names if name and self.target(name) == target]
+        found = self._sources.get(target)
+        if found is None:
+            names = [target, *(_inverse(rule, target) for rule in self._renames)]
+            found = [name for name in names if name and self.target(name) == target]
+            self._sources[target] = found
+        return found
 
     def covers(self, target: bytes) -> bool:
         """Return whether a ref of the remote is where refs of the store go."""

@@ -24,10 +24,11 @@ from ..gitstore.export.request import take_exporter_lock
 from ..gitstore.failures import Failure
 from ..gitstore.git.refs import HEADS, TAGS
 from ..terminal import counted, printable
+from . import staging
 from .ledger import Ledger, LedgerLostError, RefRefusal
 from .planning import Planner, ordered
 from .results import Action, Outcome, Result, Status
-from .staging import Change, staged
+from .staging import Change
 from .transport import NO_OID, Answer, FailureKind, RemoteFailureError, Transport
 
 if TYPE_CHECKING:
@@ -39,9 +40,8 @@ if TYPE_CHECKING:
 
 FAILURE = b"failure"
 """The file that says why the remote did not answer the last time."""
-_MOST_REFS = 5000
 _MOST_DELETED = 500
-"""Refs of one push. Deletions are arguments of git."""
+"""Refs of one push: they are arguments of git."""
 _MOST_HALVINGS = 64
 """Pushes to find the refs for which a hook declines all; the others wait."""
 _MOST_SHOWN = 100
@@ -377,6 +377,7 @@ class Replication:
         """Push; return whether the remote refused commits for their number or size."""
         first, moved, last = ordered(changes)
         is_too_much = False
+        most_refs = staging.most_refs(self._source.scratch)
         for batch in _batches(first, _MOST_DELETED):
             is_too_much |= self._write(dict.fromkeys(batch, NO_OID))
         for step in self._planner.steps(moved):
@@ -384,7 +385,7 @@ class Replication:
             tags = [ref for ref in step if most_tags and ref.startswith(TAGS)]
             others = [ref for ref in step if not (most_tags and ref.startswith(TAGS))]
             for batch in itertools.chain(
-                _batches(others, _MOST_REFS), _batches(tags, most_tags or 1)
+                _batches(others, most_refs), _batches(tags, most_tags or 1)
             ):
                 is_too_much |= self._write({ref: step[ref] for ref in batch})
             if is_too_much:
@@ -428,12 +429,15 @@ class Replication:
             return False, False
         self._ledger.intend(changes)
         self._pushed.update((change.ref, change) for change in changes)
-        scratch, program = self._source.scratch, self._git.program
-        with staged(program, scratch, changes) as (git, specs, leases):
-            self._pushes += 1
-            options = self._target.config.options
-            shown = self._shown(changes)
-            answers = self._transport.push(git, specs, leases, options, shown)
+        self._pushes += 1
+        answers = staging.push(
+            self._transport,
+            self._git.program,
+            self._source.scratch,
+            changes,
+            self._target.config.options,
+            self._shown(changes),
+        )
         is_declined = answers.was_declined and may_halve
         written, refused, open_refs = [], [], []
         is_too_much = False

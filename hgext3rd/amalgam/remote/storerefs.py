@@ -1,7 +1,7 @@
 """The refs of the git store at one moment, and how they differ from another one.
 
 Lines ``oid name`` as git sorts them. Two states of 100,000 refs are compared in pieces,
-byte by byte; only lines of pieces that differ are looked at.
+byte by byte; only pieces that differ are compared line by line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoreRefs:
     def table(self) -> dict[bytes, bytes]:
         """Return all refs."""
         if self._table is None:
-            self._table = dict(_parsed(self.lines))
+            self._table = _parsed(self.lines)
         return self._table
 
     def get(self, name: bytes) -> bytes:
@@ -44,20 +44,18 @@ class StoreRefs:
 
     def differing(self, before: StoreRefs) -> set[bytes]:
         """Return the names of refs that are new, gone, or have another oid."""
-        was: dict[bytes, bytes] = {}
-        now: dict[bytes, bytes] = {}
+        lines: set[bytes] = set()
         for old, new in _pieces(before.lines, self.lines):
-            was.update(_parsed(old))
-            now.update(_parsed(new))
-        return {
-            name for name in was.keys() | now.keys() if was.get(name) != now.get(name)
-        }
+            lines ^= {*old.split(b"\n")} ^ {*new.split(b"\n")}
+        return set(_parsed(b"\n".join(lines)))
 
 
-def _parsed(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
-    for line in lines.split(b"\n"):
-        if line[_OID_DIGITS : _OID_DIGITS + 1] == b" ":
-            yield line[_OID_DIGITS + 1 :], line[:_OID_DIGITS]
+def _parsed(lines: bytes) -> dict[bytes, bytes]:
+    return {
+        line[_OID_DIGITS + 1 :]: line[:_OID_DIGITS]
+        for line in lines.split(b"\n")
+        if line[_OID_DIGITS : _OID_DIGITS + 1] == b" "
+    }
 
 
 def _pieces(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -32,8 +32,6 @@ NO_OID = b"0" * 40
 """The oid of a ref that does not exist."""
 _REMOTE = "amalgam"
 """The name of the remote in git's configuration, which only our processes have."""
-LEASES = b"refs/amalgam-leases/"
-"""Where a staging repository has the refs that the remote should have."""
 _ALLOWED = b":".join(PROTOCOLS).decode()
 _LINE = re.compile(rb"(.)\t([^\t]*):([^\t]*)\t([^\t]*)")
 _REASON = re.compile(rb"\[[^\]]*\](?: \((.*)\))?", re.DOTALL)
@@ -226,25 +224,27 @@ class Transport:
         staging: Git,
         specs: Iterable[bytes],
         leases: Sequence[bytes],
+        hooks: bytes,
         options: Iterable[bytes],
-        advertised: Iterable[bytes] = (),
+        shown: Iterable[bytes],
     ) -> PushAnswers:
         """Push ``specs`` from a staging repository, each with its lease.
 
-        ``leases``: ``REF:OID`` of each ref; if empty, they are in the repository.
-        ``options`` are push options. If ``advertised`` has refs, the remote is asked to
-        advertise no others. ``RemoteFailureError`` if nothing was sent.
+        ``leases``: ``REF:OID`` of each ref, unless a hook in the directory ``hooks``
+        checks them. ``options`` are push options. If ``shown`` has refs, the remote is
+        asked to advertise no others. ``RemoteFailureError`` if nothing was sent.
         """
         git = staging._replace(access=self._git.access, lender=self._store)
-        args: list[str | bytes] = ["push", "--porcelain", "--no-verify", "--progress"]
+        args: list[str | bytes] = ["push", "--porcelain", "--progress"]
         args += [b"--force-with-lease=" + lease for lease in leases]
         args += [b"--push-option=" + option for option in options]
-        if hidden := self._hidden(b"receive", advertised):
+        if hidden := self._hidden(b"receive", shown):
             args.append(b"--receive-pack=" + hidden + b"receive-pack")
         config = {f"remote.{_REMOTE}.url": os.fsdecode(self._remote.url)}
-        if not leases:
-            config[f"remote.{_REMOTE}.fetch"] = f"+refs/*:{LEASES.decode()}*"
-            args.append("--force-with-lease")
+        if hooks:
+            config["core.hooksPath"] = os.fsdecode(hooks)
+        else:
+            args.append("--no-verify")
         code, output, words = self._run(git, args, (_REMOTE.encode(), *specs), config)
         answers, was_declined = _answers(output, words)
         failure = self._failure(words, code) if code else None
