@@ -285,7 +285,7 @@ perf-names: local $(PERF_VENV)/.ready $(PERF_JGITS:%=build/perf-jgit/%/push) ## 
 	  $(BENCH) run export-one export-deletion -i written \
 	    -m amalgam=$(BIN)/hg $(PERF_MANY) --passes 3 $(PERF_MANY_OUTPUT)-written.json && \
 	  rm -rf $(PERF)/runs && cd "$$TREE" && \
-	  $(BENCH) run start replicate-one replicate-nothing replicate-seven replicate-hidden replicate-seven-hidden replicate-pulled \
+	  $(BENCH) run start replicate-one replicate-nothing replicate-many replicate-seven replicate-hidden replicate-seven-hidden replicate-pulled \
 	    replicate-pulled-hidden -i cpu -m amalgam=$(BIN)/hg -m git=$(shell command -v git) \
 	    $(foreach jgit,$(PERF_JGITS),-m jgit-$(jgit)=jgit:"$$TREE"/build/perf-jgit/$(jgit)/push) \
 	    -r names-and-heads:names=$$size --passes $(PASSES) $(PERF_MANY_OUTPUT)-replication.json && \

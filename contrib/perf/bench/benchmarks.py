@@ -207,7 +207,12 @@ BENCHMARKS: dict[str, Benchmark] = {
         *(names.Start, names.ExportOne, names.ExportDeletion),
         *(names.FetchOne, names.FetchFirst),
         *(names.PushOne, names.Replicate, names.ReplicateNothing),
-        *(names.ReplicateSeven, names.ReplicateHidden, names.ReplicateSevenHidden),
+        *(
+            names.ReplicateMany,
+            names.ReplicateSeven,
+            names.ReplicateHidden,
+            names.ReplicateSevenHidden,
+        ),
         *(names.ReplicatePulled, names.ReplicatePulledHidden),
     )
 }

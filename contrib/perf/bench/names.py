@@ -180,7 +180,6 @@ class Replicate(Benchmark):
     title = "replication of one change"
     kinds: ClassVar[tuple[str, ...]] = ("amalgam", "git", "jgit")
     mirrors = 1
-    is_changed = True
     is_hidden = False
 
     def setup(self, job: Job) -> None:
@@ -190,12 +189,15 @@ class Replicate(Benchmark):
         if first:
             self._make_mirrors(job)
         self._compare(job)
-        if self.is_changed:
-            _change(job)
-            _export(job).output()
+        self.change(job)
+        _export(job).output()
+
+    def change(self, job: Job) -> None:
+        """Change what is to be replicated."""
+        _change(job)
 
     def run(self, job: Job) -> Command:
-        """Replicate the one ref; amalgam finds out itself which it is."""
+        """Replicate the change; amalgam finds out itself which refs it moves."""
         if job.subject.kind == "amalgam":
             names = ["--all"] if self.mirrors > 1 else ["mirror0"]
             return job.subject.command("-R", str(job.copy()), "git::push", *names)
@@ -258,7 +260,9 @@ class ReplicateNothing(Replicate):
 
     name = "replicate-nothing"
     title = "replication of nothing new"
-    is_changed = False
+
+    def change(self, job: Job) -> None:
+        """Change nothing."""
 
 
 class ReplicateSeven(Replicate):
@@ -267,6 +271,27 @@ class ReplicateSeven(Replicate):
     name = "replicate-seven"
     title = "replication to seven mirrors"
     mirrors = _MIRRORS
+
+
+class ReplicateMany(Replicate):
+    """A tenth of all bookmarks, moved to one new changeset, and replicated."""
+
+    name = "replicate-many"
+    title = "replication of a tenth of the names"
+    kinds: ClassVar[tuple[str, ...]] = ("amalgam", "git")
+
+    def change(self, job: Job) -> None:
+        """Commit, and move the first bookmarks there."""
+        _change(job)
+        hg = [str(job.subject.hg), "-R", str(job.copy())]
+        names = Command([*hg, "bookmarks", "-T", "{bookmark}\n"]).output().split()
+        moved = names[: len(names) // 10]
+        Command([*hg, "bookmark", "-q", "-f", "-r", NAME, *moved]).output()
+
+    def _push(self, job: Job, url: str) -> list[str]:
+        """Push all branches: 10,000 refspecs did not end in a minute."""
+        store, program = str(_store(job)), str(job.subject.program)
+        return [program, "-C", store, "push", "-q", url, "+refs/heads/*:refs/heads/*"]
 
 
 class ReplicateHidden(Replicate):
