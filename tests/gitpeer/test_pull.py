@@ -119,7 +119,8 @@ def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) 
     (tmp_path / "kill.py").write_text(
         "import os\n"
         "from hgext3rd.amalgam.receive import importing\n"
-        "importing.ImportSettings._field_defaults['batch'] = 2\n"
+        "sizes = {'batch': 2, 'first_batch': 2}\n"
+        "importing.ImportSettings._field_defaults.update(sizes)\n"
         "def extsetup(ui):\n"
         "    add = importing._import\n"
         "    batches = []\n"

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parallel::{Buffer, Directory};
-use revlog::{Delta, KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
+use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::manifestlines::{DifferingLine, LineEdit, apply, differing, entry};
 use crate::build::spool::Spool;
 use crate::cache::Cache;
+use crate::chain::applied;
 use crate::error::{Error, Result};
 
 /// Number of a manifest; `None` is the null manifest.
@@ -168,14 +169,14 @@ impl<'a> PushedManifests<'a> {
                 }
             }
         };
-        let mut bytes = Vec::new();
-        for new in chain.into_iter().rev() {
-            self.spool.read(new.delta_at, new.delta_len as usize, &mut bytes)?;
-            let delta = Delta::parse(&bytes, text.len());
-            let delta = delta.map_err(|problem| Error::Wrong(problem.to_string()))?;
-            let mut made = Buffer::default();
-            delta.apply(&text, &mut made)?;
-            text = Arc::new(made.as_slice().to_vec());
+        if !chain.is_empty() {
+            let deltas = chain.into_iter().rev().map(|new| {
+                let mut bytes = Vec::new();
+                self.spool.read(new.delta_at, new.delta_len as usize, &mut bytes)?;
+                Ok::<_, Error>(Buffer::from(bytes))
+            });
+            let base = Arc::new(Buffer::from(text.to_vec()));
+            text = Arc::new(applied(base, deltas, Buffer::default)?.to_vec());
         }
         self.texts.put(number, Arc::clone(&text), text.len());
         Ok(text)

@@ -217,21 +217,21 @@ impl<'a> ChunkTexts<'a> {
             at = self.base(*chain.last().unwrap_or(&0));
         };
         if !chain.is_empty() {
-            let deltas = chain.into_iter().rev().map(|number| self.delta(number));
-            text = applied(text, deltas, || Buffer::new(Some(Arc::clone(&self.budget))))?;
-            self.texts.put(node, Arc::clone(&text), text.len());
+            text = self.applied(&chain, text)?;
         }
         Ok(self.made(number, text))
     }
 
-    /// Applies the delta of a revision to the text of its base. Its node is not verified.
-    pub fn apply(&mut self, number: usize, base: &[u8]) -> VerifyResult<Arc<Buffer>> {
-        let bytes = self.delta(number)?;
-        let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
-        self.patch(number, base, &delta)
+    /// Applies the deltas of a chain, the newest first, to the text of its base. Its node is not
+    /// verified.
+    pub fn applied(&mut self, chain: &[usize], base: Arc<Buffer>) -> VerifyResult<Arc<Buffer>> {
+        let deltas = chain.iter().rev().map(|number| self.delta(*number));
+        let text = applied(base, deltas, || Buffer::new(Some(Arc::clone(&self.budget))))?;
+        self.texts.put(self.revisions[chain[0]].chunk.node, Arc::clone(&text), text.len());
+        Ok(text)
     }
 
-    /// As [`Self::apply`], with a parsed delta.
+    /// Applies the delta of a revision to the text of its base. Its node is not verified.
     pub fn patch(
         &mut self,
         number: usize,

@@ -266,8 +266,8 @@ impl<'a> ManifestTrees<'a> {
                 None => break self.stored(at)?,
             }
         };
-        for number in chain.into_iter().rev() {
-            text = self.manifests.apply(number, &text)?;
+        if !chain.is_empty() {
+            text = self.manifests.applied(&chain, text)?;
         }
         Ok(text)
     }
