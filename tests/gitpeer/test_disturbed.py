@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from testlib.developers import Rounds
 from testlib.environment import git
 from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, HostedRepository, git_host
@@ -167,3 +168,14 @@ def test_a_repository_runs_nothing(tmp_path: Path) -> None:
     assert clone.hg("log", "-T", "{desc}") == "one"
     clone.hg("pull")
     assert not proof.exists()
+
+
+def test_developers_lose_nothing(tmp_path: Path) -> None:
+    """``testlib/developers.py`` and ``make hosts`` have more rounds."""
+    with git_host(tmp_path / "host") as host:
+        project = host.add("project.git")
+        project.git("symbolic-ref", "HEAD", MAIN)
+        rounds = Rounds(tmp_path, project.url, seed=3)
+        for _number in range(6):
+            rounds.pass_one()
+        rounds.compare()

@@ -1,7 +1,8 @@
-"""Replication to git hosts that share no code with git: python -m hosts, in ``tests``.
+"""Git hosts that share no code with git: python -m hosts, in ``tests``.
 
 klaus receives with dulwich, Gerrit with JGit. Follows ``docs/mirroring.rst``: a
-password that is wrong and one that is right, refusals, a first push, other people.
+password that is wrong and one that is right, refusals, a first push, other people. Then
+three developers work there, two of them with hg (``testlib.developers``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from testlib.developers import Rounds
 from testlib.environment import ENVIRONMENT, add_config, captured, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
@@ -28,14 +30,16 @@ HERE = Path(__file__).parent
 EQUAL, REFUSED, FAILED = 0, 1, 2
 _START_SECONDS = 600
 _MOST_COMMITS = 5
+_ROUNDS = 25
 _RIGHTS = "push create delete forgeAuthor forgeCommitter pushMerge createSignedTag"
 
 
 class Host:
-    """A running host with an empty repository ``demo``."""
+    """A running host with the empty repositories ``demo`` and ``team``."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self.url, self.user, self.password = url, user, password
+        self.team = url.removesuffix("demo") + "team"
 
     def allow(self) -> None:
         """Let the user push, who could not before."""
@@ -65,7 +69,8 @@ class Gerrit(Host):
             for name in _RIGHTS.split()
         }
         access = {"add": {"refs/*": {"permissions": rights}}}
-        self.request("POST", "projects/demo/access", access)
+        for name in ("demo", "team"):
+            self.request("POST", f"projects/{name}/access", access)
 
 
 @contextlib.contextmanager
@@ -92,12 +97,13 @@ def running(command: list[str], cwd: Path, address: str) -> Iterator[None]:
 @contextlib.contextmanager
 def klaus(program: str, root: Path) -> Iterator[Host]:
     """Run klaus."""
-    git(root, "init", "-q", "--bare", "demo.git")
+    for name in ("demo.git", "team.git"):
+        git(root, "init", "-q", "--bare", "-b", "main", name)
     digest = hashlib.md5(b"mirror:demo:right").hexdigest()  # as HTTP has it
     (root / "passwords").write_text(f"mirror:demo:{digest}\n")
     port = str(free_port())
     options = ["--smarthttp", "--htdigest", "passwords", "--port", port]
-    command = [program, "--host", "127.0.0.1", *options, "demo.git"]
+    command = [program, "--host", "127.0.0.1", *options, "demo.git", "team.git"]
     address = f"http://127.0.0.1:{port}/"
     with running(command, root, address):
         yield Host(f"{address}demo", "mirror", "right")
@@ -122,7 +128,9 @@ def gerrit(java: str, jars: str, root: Path) -> Iterator[Host]:
     command = [*program, "daemon", "-d", "site", "--console-log", "--headless"]
     with running(command, root, f"{address}config/server/version"):
         host = Gerrit(f"{address}a/demo", "admin", "secret")
-        host.request("PUT", "projects/demo", {"create_empty_commit": False})
+        project = {"create_empty_commit": False, "branches": ["main"]}
+        for name in ("demo", "team"):
+            host.request("PUT", f"projects/{name}", project)
         yield host
 
 
@@ -131,6 +139,7 @@ class Recipe:
 
     def __init__(self, root: Path, host: Host) -> None:
         self._host = host
+        self._root = root
         self._passwords = root / "passwords"
         config = root / "gitconfig"
         helper = f"[credential]\n\thelper = store --file={self._passwords}\n"
@@ -183,6 +192,15 @@ class Recipe:
         self._push(EQUAL, "1 forced", "--force", "-B", "rel/1")
         self._push(EQUAL, "up to date", "--check")
 
+    def developers(self) -> None:
+        """Rounds of work by three people."""
+        team = self._root / "team"
+        team.mkdir()
+        rounds = Rounds(team, self._host.team, seed=1, env=self._environment)
+        for _number in range(_ROUNDS):
+            rounds.pass_one()
+        rounds.compare()
+
     def _login(self, password: str) -> None:
         place = self._host.url.partition("://")[2]
         line = f"http://{self._host.user}:{password}@{place.partition('/')[0]}\n"
@@ -214,7 +232,7 @@ class Recipe:
         return done.stdout.decode()
 
 
-STEPS = ("wrong_password", "refused", "first_push", "changes", "others")
+STEPS = ("wrong_password", "refused", "first_push", "changes", "others", "developers")
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from testlib.environment import ENVIRONMENT, HG, git
 from testlib.gitclone import Clone
 
 _COMMITS = 40
-_COMMANDS = ("clone", "pull", "push")
+# a first pull goes into an empty repository, of which more is kept
+_COMMANDS = ("clone", "first pull", "pull", "push")
 _SHOWN = "{node} {phase} {bookmarks} {gitbranches} {gittags} {gitnode}\n"
 
 State = tuple[str, str, set[str]]
@@ -86,8 +87,17 @@ class KilledClones:
         for path in (self._host, self._clone.root):
             shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self._old if name == "push" else self._new, self._host)
-        if name != "clone":
+        if name == "first pull":
+            self._clone.hg("init", self._paths[1])
+            hgrc = self._clone.root / ".hg/hgrc"
+            hgrc.write_text(f"[paths]\ndefault = {self._host}\n")
+        elif name != "clone":
             shutil.copytree(self._template, self._clone.root, symlinks=True)
+
+    def _arguments(self, name: str) -> list[str]:
+        if name == "clone":
+            return [name, "-q", "-U", *self._paths]
+        return [name.removeprefix("first "), "-q"]
 
     def _run(self, name: str) -> None:
         """Run a command to its end, after the repairs that Mercurial asks for."""
@@ -96,8 +106,7 @@ class KilledClones:
             shutil.rmtree(root)  # as 'hg clone' itself does after an error
         if (root / ".hg/store/journal").exists():
             self._clone.hg("recover", "-q")
-        paths = self._paths if name == "clone" else ()
-        code, output = self._clone.run(name, "-q", *paths)
+        code, output = self._clone.run(*self._arguments(name))
         # the push had ended already
         assert code == 0 or (name == "push" and code == 1), output
 
@@ -119,9 +128,8 @@ class KilledClones:
         moment = self._draw.uniform(0, 1.1 * self._seconds[name])
         takes_git = self._draw.random() < 0.5
         self.done.append(f"{name} {moment:.3f} of {self._seconds[name]:.3f} s")
-        paths = self._paths if name == "clone" else ()
         process = subprocess.Popen(
-            [str(HG), "--config", "extensions.amalgam=", name, "-q", *paths],
+            [str(HG), "--config", "extensions.amalgam=", *self._arguments(name)],
             cwd=self._clone.root.parent if name == "clone" else self._clone.root,
             env=ENVIRONMENT,
             stdout=subprocess.DEVNULL,
@@ -145,11 +153,9 @@ class KilledClones:
 def main(seed: str, count: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         killed = KilledClones(Path(scratch), int(seed))
-        try:
-            for _number in range(int(count)):
-                killed.pass_one()
-        finally:
-            sys.stdout.write("\n".join(killed.done) + "\n")
+        for _number in range(int(count)):
+            killed.pass_one()
+            print(killed.done[-1], flush=True)
 
 
 if __name__ == "__main__":
