@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use parallel::Buffer;
-use revlog::patch::apply_chain;
-
-use crate::error::{Error, Result};
+use revlog::patch::{Broken, apply_chain};
 
 /// Bytes of deltas that are in memory at once.
 const DELTAS_AT_ONCE: usize = 4 << 20;
 
 /// Text that deltas make of `text`, without those in between. `room` gives empty buffers.
-pub(crate) fn applied<E: From<Error> + From<parallel::Error>>(
+pub(crate) fn applied<E: From<Broken>>(
     mut text: Arc<Buffer>,
     deltas: impl Iterator<Item = Result<Buffer, E>>,
     room: impl Fn() -> Buffer,
@@ -25,8 +23,7 @@ pub(crate) fn applied<E: From<Error> + From<parallel::Error>>(
             some.push(delta);
         }
         let mut next = room();
-        apply_chain(&text, &some, &mut next)
-            .map_err(|broken| Error::Wrong(format!("a chain of deltas: {broken:?}")))?;
+        apply_chain(&text, &some, &mut next)?;
         text = Arc::new(next);
     }
     Ok(text)

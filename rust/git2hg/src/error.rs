@@ -3,6 +3,7 @@
 use std::io;
 
 use gitpack::Oid;
+use revlog::patch::Broken;
 
 /// Shorthand for results of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -61,6 +62,15 @@ pub enum Error {
 impl From<parallel::Error> for Error {
     fn from(error: parallel::Error) -> Self {
         Self::Store(error.into())
+    }
+}
+
+impl From<Broken> for Error {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Delta(_, problem) => Self::Wrong(problem.to_string()),
+            Broken::Room(problem) => problem.into(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Results of a verification: a fault of the round trip, or an error.
 
 use gitpack::Oid;
+use revlog::patch::Broken;
 
 use crate::error::Error;
 
@@ -29,6 +30,15 @@ impl From<Error> for Problem {
 impl From<parallel::Error> for Problem {
     fn from(error: parallel::Error) -> Self {
         Self::Error(error.into())
+    }
+}
+
+impl From<Broken> for Problem {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Delta(_, problem) => fault(problem.to_string()),
+            Broken::Room(problem) => problem.into(),
+        }
     }
 }
 
