@@ -514,6 +514,52 @@ def start(root: Path, *args: str, **variables: str) -> subprocess.Popen[bytes]:
     )
 
 
+_DYING = """
+import os
+from hgext3rd.amalgam.remote import staging
+from hgext3rd.amalgam.remote.ledger import Ledger
+
+def dying(call):
+    def called(*args, **options):
+        call(*args, **options)
+        os._exit(9)
+    return called
+
+def extsetup(ui):
+    {owner}.{name} = dying({owner}.{name})
+"""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "pushes"),
+    [
+        ("Ledger", "intend", 1),
+        ("staging", "push", 0),
+        ("Ledger", "wrote", 0),
+        ("Ledger", "end", 0),
+    ],
+)
+def test_a_process_that_dies_after_a_step_loses_nothing(
+    mirrored: Mirrored, tmp_path: Path, owner: str, name: str, pushes: int
+) -> None:
+    """The intents are written, git has pushed, answers are noted, all is done."""
+    mirrored.push()
+    mirrored.commit("more")
+    mirrored.store.hg("bookmark", "-r", "tip", "new")
+    dying = tmp_path / "dying.py"
+    dying.write_text(_DYING.format(owner=owner, name=name))
+    command = [str(HG), "-R", str(mirrored.store.root), "git::push", "mirror"]
+    command += ["--config", "extensions.amalgam="]
+    command += ["--config", f"extensions.dying={dying}"]
+    assert subprocess.run(command, env=ENVIRONMENT).returncode == 9
+    before = len(mirrored.remote.pushes())
+    code, result = mirrored.push()
+    assert (code, result["pushes"]) == (EQUAL, pushes)
+    assert mirrored.is_equal()
+    assert len(mirrored.remote.pushes()) == before + pushes
+    assert mirrored.push("--check")[0] == EQUAL
+
+
 @pytest.mark.torture
 @pytest.mark.parametrize("seed", range(30))
 def test_a_process_killed_at_any_moment_loses_nothing(
