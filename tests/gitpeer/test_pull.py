@@ -134,7 +134,6 @@ def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) 
     clone = Clone(tmp_path / "clone")
     clone.hg("init", str(clone.root))
     kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
-    kill += ("--config", "hooks.incoming=true")  # with a hook, a first pull has batches
     assert clone.run("pull", *kill, f"git+{project.url}")[0] == -9
     assert clone.hg("log", "-T", ".") == "...."
     output = clone.hg("pull", f"git+{project.url}")

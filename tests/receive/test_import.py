@@ -125,6 +125,37 @@ def test_batches_are_transactions(tmp_path: Path) -> None:
     assert importing.import_commits(*run) == 0
 
 
+def test_commits_before_one_that_cannot_be_imported_are_kept(tmp_path: Path) -> None:
+    """Even if the core would have written the store of all of them at once."""
+    made = GitObjects(tmp_path / "project.git")
+    tree = made.tree((b"100644", b"file"))
+    tips = [made.commit(tree=tree)]
+    for number in range(3):
+        tips.append(made.commit(tips[-1], tree=tree, message=b"%d" % number))
+    tips.append(made.commit(tips[-1], tree=made.tree((b"100644", b".hg"))))
+    target = target_in(tmp_path)
+    repo = hgmod.repository(uimod.ui.load(), bytes(target.root))
+    settings = importing.ImportSettings(
+        *(b"cinnabar", 1 << 20, b"file:///project.git"), batch=2, is_exact=True
+    )
+    pairs: dict[bytes, bytes] = {}
+
+    def known(oids: Iterable[bytes]) -> dict[bytes, bytes]:
+        return {oid: pairs[oid] for oid in oids if oid in pairs}
+
+    def record(
+        _transaction: Any, found: Sequence[tuple[bytes, bytes]], *_: Any
+    ) -> None:
+        pairs.update(found)
+
+    git = Git(b"git", Directory(bytes(made.path.resolve())))
+    with pytest.raises(error.InputError):
+        importing.import_commits(
+            repo, git, [tips[-1].encode()], known, record, settings
+        )
+    assert {oid.decode() for oid in pairs} == {*tips[:-1]}
+
+
 def test_a_push_refuses_commits_that_do_not_come_back(tmp_path: Path) -> None:
     """Signed commits, those with an encoding, and octopuses do."""
     made = Commits(tmp_path / "project.git")
