@@ -78,6 +78,13 @@ def _make(repo: RepoT, parent: Directory, name: bytes) -> int:
     return hold(parent, name)
 
 
+def sweep_left(repo: RepoT) -> None:
+    """Remove the directories that killed processes left, if this user may."""
+    if Trust.of(repo.ui, repo.store.path, repo.sharedpath).usable:
+        with contextlib.suppress(OSError, error.StorageError):
+            sweep(Directory(repo.sharedpath, (b"amalgam",)), _NAME)
+
+
 def hold(parent: Directory, name: bytes) -> int:
     """Return a descriptor that holds the lock of a directory in ``parent``.
 

@@ -138,6 +138,10 @@ def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) 
     assert clone.hg("log", "-T", ".") == "...."
     output = clone.hg("pull", f"git+{project.url}")
     assert "added 1 changesets" in output or "added 2 changesets" in output, output
+    left = clone.root / ".hg/amalgam/tmp-scratch-0123456789abcdef"
+    left.mkdir()
+    assert "no changes found" in clone.hg("pull", f"git+{project.url}")
+    assert not left.exists()
     assert oids(project) <= clone.commits()
 
 

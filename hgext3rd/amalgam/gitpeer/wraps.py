@@ -13,6 +13,7 @@ from mercurial import error, extensions
 from mercurial.i18n import _
 from mercurial.utils import urlutil
 
+from ..scratch import sweep_left
 from ..terminal import one_line
 from . import (
     addresses,
@@ -74,6 +75,7 @@ def pull(
 ) -> Any:
     """Replace ``exchange.pull``."""
     if isinstance(remote, peers.GitPeer):
+        sweep_left(repo)  # a pull of nothing makes no directory of its own
         return pulling.pull(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
 
