@@ -374,6 +374,8 @@ def test_nodes_are_those_of_hg_git(tmp_path: Path) -> None:
     commits = clone.commits()
     lost = {name for name, oid in made.oids.items() if oid not in commits}
     assert lost == {"reserved", "twin-other"}
+    refs = ("--config", "amalgam.git.refs=heads,tips")
+    assert "no differences" in clone.hg("git::verify", "--full", *refs)
 
 
 def test_extras_keep_ids_in_the_dialect_of_hg_git(

@@ -2,9 +2,10 @@
 
 use std::ffi::c_void;
 
+use dialect::{Dialect, HgGit};
 use gitpack::Oid;
 use hg2git::{
-    Comparison, Difference, Matches, NO_COMMIT, OidMap, Pair, Prefix, Side, TABLES, Table,
+    Comparison, Difference, Matches, NO_COMMIT, OidMap, Pair, Prefix, Segment, Side, TABLES, Table,
 };
 use revlog::Node;
 
@@ -211,6 +212,12 @@ pub unsafe extern "C" fn amalgam_map_match(
     unsafe { entry(error, body) }
 }
 
+/// Whether each commit of a segment has one changeset, by the dialect in the segment's name.
+fn has_unique_commits(segment: &Segment) -> bool {
+    let dialect = segment.name().split('-').next();
+    HgGit::HAS_UNIQUE_COMMITS || dialect != Some(HgGit::NAME)
+}
+
 /// Checks each segment: its checksum and its order.
 ///
 /// # Safety
@@ -223,7 +230,7 @@ pub unsafe extern "C" fn amalgam_map_check(map: *const Map, error: *mut ErrorInf
         let Map(handle) = unsafe { handle::borrow(map) }?;
         handle.call(|map| {
             for segment in map.segments() {
-                segment.check(true)?; // commits are unique in all dialects
+                segment.check(has_unique_commits(segment))?;
             }
             Ok(())
         })
