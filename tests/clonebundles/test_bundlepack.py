@@ -39,6 +39,18 @@ def test_a_pack_for_git_alone_is_copied(large: Exported, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_the_first_pack_of_hg_gits_dialect_is_copied(
+    large: Exported, tmp_path: Path
+) -> None:
+    """It has no metadata beside it."""
+    dialect, bundle = ("--config", "amalgam.git.dialect=hggit"), tmp_path / "x.bundle"
+    large.hg("git::export", *dialect)
+    large.hg("git::bundle", *dialect, str(bundle))
+    (pack,) = (large.root / ".hg/amalgam/git/hggit.git/objects/pack").glob("*.pack")
+    assert bundle.read_bytes().endswith(b"\n\n" + pack.read_bytes())
+
+
+@pytest.mark.slow
 def test_progress_of_a_copy_has_a_total(large: Exported, tmp_path: Path) -> None:
     path = tmp_path / "x.bundle"
     shown = ("--debug", "--config", "progress.debug=yes")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from .docket import Docket, Layer
 
+APART_FROM = 1000
+"""Changesets from which a complete pack is made; the core has the same bound."""
+
 MOST = 64
 """Limit of packs, never reached unless roll-ups fail."""
 # with this many packs in a store, each group is rolled up, whatever an export adds

@@ -23,6 +23,7 @@ from testlib.planted import traces
 
 from hgext3rd.amalgam.clonebundles import bundlepack
 from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitstore import packgroups
 from hgext3rd.amalgam.gitstore.export import export as exporting, maintenance
 from hgext3rd.amalgam.gitstore.git import packfiles
 
@@ -388,7 +389,7 @@ def test_roll_up_killed_anywhere_is_done_again(
 def test_complete_pack_grows_with_the_history(
     store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(maintenance, "_APART_FROM", 10)
+    monkeypatch.setattr(packgroups, "APART_FROM", 10)
     ids = log(store)
     packs = []
     for start, end in (18, 24), (24, 60), (60, 66):
@@ -425,7 +426,7 @@ def test_bundle_that_meets_a_roll_up_is_made_again(
     store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: bytes
 ) -> None:
     """An object that is in a pack twice is refused by git."""
-    monkeypatch.setattr(maintenance, "_APART_FROM", 10)
+    monkeypatch.setattr(packgroups, "APART_FROM", 10)
     maintenance.run(store.git_store())
     fill(store, 18, 35)
     fill(store, 3, 4)  # what was there before comes again

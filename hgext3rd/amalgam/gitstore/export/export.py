@@ -36,6 +36,7 @@ from ..git.lastnames import Changed, LastNames, NamesSource
 from ..git.refs import NamedNodes
 from ..imported import ImportedFiles
 from ..oidmap import ID_LEN, Table
+from ..packgroups import APART_FROM
 from ..plan import Drafts, ExportPlan
 from ..store import GitStore
 from . import docketedits, journal, metadatacommit, request as requests, settled
@@ -601,10 +602,14 @@ class ExportRun:
         if not done.segments:
             return layer
         self.done.append(done)
+        # a dialect without metadata has one pack, which git clients need
+        is_apart = bool(done.aside_pack) or (
+            not self._store.config.keeps_metadata and done.changesets >= APART_FROM
+        )
         return Layer(
             segments=done.segments,
             packs=(*layer.packs, *done.own_packs),
-            complete=done.pack if is_first and done.aside_pack else layer.complete,
+            complete=done.pack if is_first and is_apart else layer.complete,
             metadata_segments=done.metadata_segments,
             exact=layer.exact or bool(done.exact),
         )

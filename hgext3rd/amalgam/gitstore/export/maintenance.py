@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 # each leaves fewer packs; those of exports meanwhile may be due again
 _MOST_ROLL_UPS = 16
-# A complete pack is made for this many changesets, as in a first export.
-_APART_FROM = 1000
 # With --stdin-packs, git walks the history once, to find names for the delta search.
 # That is worth it if the rolled-up packs have this part of all objects.
 _WALK_SHARE = 1 / 16
@@ -268,16 +266,18 @@ def _rev(changelog: Any, node: bytes | None) -> int | None:
 def _is_worth_a_split(store: GitStore, docket: Docket) -> bool:
     lowest = packgroups.lowest(docket)
     with contextlib.closing(store.maps.open(lowest.segments)) as oidmap:
-        return bool(oidmap.count(Table.CHANGESETS) >= _APART_FROM)
+        return bool(oidmap.count(Table.CHANGESETS) >= packgroups.APART_FROM)
 
 
 def _commits(store: GitStore, docket: Docket) -> Iterator[bytes]:
-    """Yield the commits of all changesets of the lowest layer."""
+    """Yield the commits of all changesets of the lowest layer that have one."""
     lowest = packgroups.lowest(docket)
     with contextlib.closing(store.maps.open(lowest.segments)) as oidmap:
         for pairs, _count in oidmap.pairs(Table.CHANGESETS):
             for at in range(0, len(pairs), _PAIR_LEN):
-                yield pairs[at + ID_LEN : at + _PAIR_LEN]
+                oid = pairs[at + ID_LEN : at + _PAIR_LEN]
+                if any(oid):
+                    yield oid
 
 
 def _joined(
