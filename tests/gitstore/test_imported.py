@@ -127,3 +127,38 @@ def test_changesets_may_be_there_before(tmp_path: Path, upstream: Upstream) -> N
     assert "changesets were pulled from git: exporting them again" in output
     assert ids(other) == upstream.oids
     assert "nothing new to export" in other.hg("git::export")
+
+
+STATE = """\
+diff --git a/.hgsubstate b/.hgsubstate
+--- a/.hgsubstate
++++ b/.hgsubstate
+@@ -1,1 +1,1 @@
+-{0} s
++{1} s
+"""
+
+
+def test_submodules_change_beside_them(tmp_path: Path, upstream: Upstream) -> None:
+    """Those of a tree that its manifest does not make alone."""
+    repo, (one, two) = upstream.repo, ("1" * 40, "2" * 40)
+    modules = b'[submodule "s"]\n\tpath = s\n\turl = ../s\n'
+    blob = write_object(repo.path, "blob", modules)
+    entries = [(b"100644", b".gitmodules", blob), (b"160000", b"s", one)]
+    odd = (b"100664", b"a", write_object(repo.path, "blob", b"a\n"))
+    tree = repo.tree(entries[0], (b"40000", b"d", repo.tree(odd)), entries[1])
+    repo.branch("main", repo.commit(upstream.tip, tree=tree, message=b"module\n"))
+    clone = repository(tmp_path / "clone")
+    clone.hg("pull", "-q", upstream.url)
+    clone.hg("debugsetparents", "tip")
+    (tmp_path / "patch").write_text(STATE.format(one, two))
+    clone.hg("import", "-q", "--bypass", "-m", "native", str(tmp_path / "patch"))
+    clone.hg("bookmark", "-r", "tip", "-f", "main")
+    clone.hg("debugsetparents", "null")
+    clone.hg("push", "-B", "main", upstream.url)
+    before, after = upstream.files("main~1"), upstream.files("main")
+    assert [*{*after} - {*before}] == [f"160000 commit {two}\ts"]
+    assert len(after) == len(before)
+    assert b"100664 a" in git(repo.path, "cat-file", "tree", "main:d")
+    clone.hg("git::export", "--rebuild")
+    assert "no differences" in clone.hg("git::verify", "--full")

@@ -22,7 +22,7 @@ use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::{ConvertedChangesets, ExactSources};
 use crate::objects::history::{Sources, StoredStart};
 use crate::objects::imported::ImportedCommits;
-use crate::objects::inherited::Origin;
+use crate::objects::inherited::inherited_files;
 use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
@@ -174,25 +174,10 @@ impl Run<'_> {
 
         let of_manifests = (manifest, directories);
         let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes)?;
-        let origin = Origin {
-            store: self.store,
-            changelog,
-            manifest,
-            directories,
-            map,
-            packs: request.packs,
-            revs,
-            trees: &trees,
-            plan: &plan,
-            changes: &changes,
-            edits,
-            files: &files,
-            imported: self.imported,
-        };
-        let inherited = origin.inherited::<D>()?;
+        let inherited;
         let needs_exact =
             has_extras || request.earlier == EarlierTrees::Exact || self.imported.is_some();
-        let sources = Sources {
+        let mut sources = Sources {
             store: self.store,
             changelog,
             manifest,
@@ -203,7 +188,7 @@ impl Run<'_> {
             plan: &plan,
             changes: &changes,
             edits,
-            inherited: inherited.as_ref(),
+            inherited: None,
             collisions,
             aside_trees: metadata.as_ref().map(|_| &MANIFEST_TREES),
             stored_start: plan.start.and_then(|rev| {
@@ -224,6 +209,8 @@ impl Run<'_> {
                 budget: Arc::clone(&memory_plan.budget),
             }),
         };
+        inherited = inherited_files::<D>(&sources, request.packs, &files)?;
+        sources.inherited = inherited.as_ref();
         let history = self.convert_history(
             dialect,
             metadata.as_ref(),

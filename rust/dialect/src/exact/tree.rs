@@ -234,6 +234,9 @@ pub fn first_entry(content: &[u8]) -> Option<FirstEntry<'_>> {
     Some((mode, name, Oid::from_bytes(*id), after))
 }
 
+/// Mode of a submodule.
+const GITLINK: &[u8] = b"160000";
+
 /// Edit of one entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraEdit {
@@ -255,6 +258,24 @@ impl DirectoryEdits {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty() && self.below.is_empty()
+    }
+
+    /// Edits that set submodules, or remove them. Malformed paths are left out.
+    #[must_use]
+    pub fn of_links<'p>(links: impl IntoIterator<Item = (&'p [u8], Option<Oid>)>) -> Self {
+        let (mut found, mut left) = (Self::default(), MOST_DIRECTORIES);
+        for (path, link) in links {
+            let end = memchr::memrchr(b'/', path);
+            let (above, name) = (&path[..end.unwrap_or(0)], &path[end.map_or(0, |at| at + 1)..]);
+            let (mode, oid) = match link {
+                Some(oid) => (GITLINK, oid),
+                None => (REMOVAL, Oid::from_bytes([0; 20])),
+            };
+            if let Some(directory) = found.at(above, &mut left) {
+                directory.edits.push(ExtraEdit { mode: mode.into(), name: name.into(), oid });
+            }
+        }
+        found
     }
 
     /// Number of directories below this one.

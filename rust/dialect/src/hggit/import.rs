@@ -12,7 +12,7 @@ use revlog::Node;
 use super::commit::{OCTOPUS, RENAME_SOURCE};
 use super::difflib::delta;
 use super::metadata::HgMetadata;
-use super::texts::{to_utf8, unquote};
+use super::texts::{to_utf8, trim, trim_end, unquote};
 use crate::imported::BRANCH;
 use crate::{ImportSettings, ImportedCommit};
 
@@ -269,24 +269,6 @@ fn description(message: &[u8]) -> Vec<u8> {
     out.truncate(out.len().saturating_sub(end));
     out.drain(..start.min(out.len()));
     out
-}
-
-/// Whether Python's byte strings count a byte as a blank.
-pub(super) const fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
-}
-
-/// Text without blanks at its end.
-pub(super) fn trim_end(text: &[u8]) -> &[u8] {
-    let blanks = text.iter().rev().take_while(|byte| is_blank(**byte)).count();
-    &text[..text.len() - blanks]
-}
-
-/// Text without blanks at its ends.
-pub(super) fn trim(text: &[u8]) -> &[u8] {
-    let text = trim_end(text);
-    let blanks = text.iter().take_while(|byte| is_blank(**byte)).count();
-    &text[blanks..]
 }
 
 #[cfg(test)]

@@ -11,23 +11,19 @@ use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::Directory;
-use revlog::{Node, Parents, Rev, Revlog, Scratch, Store, Texts};
+use revlog::{Node, Parents, Rev, Revlog, Scratch, Texts};
 use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
-use crate::map::oidmap::OidMap;
 use crate::map::segment::{NO_COMMIT, Table};
-use crate::objects::history::mode_of;
+use crate::objects::history::{Sources, mode_of};
 use crate::objects::imported::ImportedCommits;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
-use crate::objects::treeedits::TreeEdits;
 use crate::objects::trees::{Purpose, StoredEntry, TreeForm, stored_entries};
 use crate::read::changelog::parse;
-use crate::read::changes::ChangeLog;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, ChangesetTree, ChangesetTrees, ManifestPlan};
-use crate::read::treemanifests::Directories;
+use crate::read::manifests::{Base, ChangesetTree};
 
 /// Longest object that is read, in bytes.
 const MOST_OBJECT_BYTES: usize = 64 << 20;
@@ -112,10 +108,7 @@ impl StoredTrees<'_> {
 
     /// The file in a tree.
     fn file(&self, rev: Rev, oid: Oid, name: &[u8]) -> Result<RootFile> {
-        let content = self.tree(rev, oid)?;
-        let entries = self.entries(rev, oid, &content)?;
-        let found = entries.iter().find(|entry| entry.name == name && !entry.mode.is_directory());
-        Ok(found.map(|entry| (entry.id, entry.mode)))
+        Ok(file_in(&self.tree(rev, oid)?, name))
     }
 
     /// The file in the tree of a commit.
@@ -135,61 +128,46 @@ struct RootFiles {
     own: RootFile,
 }
 
-/// Sources of [`Inherited`].
-#[derive(Clone, Copy)]
-pub(crate) struct Origin<'a, 's> {
-    pub store: &'a Store,
-    pub changelog: &'s Revlog,
-    pub manifest: &'a Revlog,
-    pub directories: Option<&'a Directories<'a>>,
-    pub map: &'a OidMap,
-    pub packs: &'a Directory,
-    pub revs: &'a [Rev],
-    pub trees: &'a ChangesetTrees,
-    pub plan: &'a ManifestPlan,
-    pub changes: &'a ChangeLog,
-    pub edits: &'a TreeEdits,
-    pub files: &'a FileTable,
-    pub imported: Option<&'a ImportedCommits<'a>>,
-}
-
-impl<'s> Origin<'_, 's> {
-    /// The commits with another file than their trees; `None` if the dialect has no such file, or
-    /// the repository none of its sources.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read.
-    pub fn inherited<D: Dialect>(self) -> Result<Option<Inherited<'s>>> {
-        let Some(file @ InheritedFile { name, sources }) = D::INHERITED else { return Ok(None) };
-        let mut has_sources = false;
-        for path in sources {
-            let filelog = self.store.open(revlog::RevlogKind::Filelog(path))?;
-            has_sources |= !filelog.index().is_empty();
-        }
-        if !has_sources {
-            return Ok(None);
-        }
-        let failed = |source| parallel::Error { path: self.packs.path().to_owned(), source };
-        let objects = Objects::open(self.packs, MOST_OBJECT_BYTES).map_err(failed)?;
-        let stored = StoredTrees { changelog: self.changelog, objects };
-        let search = Search { origin: self, file, stored };
-        let (files, of_manifests) = search.run()?;
-        Ok(Some(Inherited { name, files, of_manifests, stored: search.stored }))
+/// The commits of a run with another file than their trees; `None` if the dialect has no such file,
+/// or the repository none of its sources.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read.
+pub(crate) fn inherited_files<'a, D: Dialect>(
+    run: &Sources<'a>,
+    packs: &Directory,
+    files: &FileTable,
+) -> Result<Option<Inherited<'a>>> {
+    let Some(file @ InheritedFile { name, sources }) = D::INHERITED else { return Ok(None) };
+    let mut has_sources = false;
+    for path in sources {
+        let filelog = run.store.open(revlog::RevlogKind::Filelog(path))?;
+        has_sources |= !filelog.index().is_empty();
     }
+    if !has_sources {
+        return Ok(None);
+    }
+    let failed = |source| parallel::Error { path: packs.path().to_owned(), source };
+    let objects = Objects::open(packs, MOST_OBJECT_BYTES).map_err(failed)?;
+    let stored = StoredTrees { changelog: run.changelog, objects };
+    let search = Search { run, file, files, stored };
+    let (files, of_manifests) = search.run()?;
+    Ok(Some(Inherited { name, files, of_manifests, stored: search.stored }))
 }
 
-struct Search<'a, 's> {
-    origin: Origin<'a, 's>,
+struct Search<'r, 'a> {
+    run: &'r Sources<'a>,
     file: InheritedFile,
-    stored: StoredTrees<'s>,
+    files: &'r FileTable,
+    stored: StoredTrees<'a>,
 }
 
 type Found = (HashMap<usize, RootFile>, HashMap<usize, Vec<RootFile>>);
 
 impl Search<'_, '_> {
     fn run(&self) -> Result<Found> {
-        let Origin { changelog, revs, trees, .. } = self.origin;
+        let Sources { changelog, revs, trees, .. } = *self.run;
         let of_positions = self.of_positions()?;
         let (mut found, mut of_manifests) = Found::default();
         let mut states: HashMap<usize, (Oid, Mode)> = HashMap::new();
@@ -216,7 +194,7 @@ impl Search<'_, '_> {
                 },
             };
             let mut state = inherited(before, state, files);
-            if let Some(imported) = self.origin.imported
+            if let Some(imported) = self.run.imported
                 && let Some(commit) = imported.kept(&changelog.index().node(*rev))
             {
                 state = self.of_imported(imported, commit)?;
@@ -242,14 +220,12 @@ impl Search<'_, '_> {
         let content = imported.read(ObjectKind::Commit, commit)?;
         let tree = tree_of(&content).filter(|tree| *tree != Oid::EMPTY_TREE);
         let Some(tree) = tree else { return Ok(None) };
-        let entries = tree_entries(&imported.read(ObjectKind::Tree, tree)?).unwrap_or_default();
-        let file = entries.get(self.file.name).and_then(file_of);
-        Ok(file.map(|(flag, oid)| (oid, mode_of(flag))))
+        Ok(file_in(&imported.read(ObjectKind::Tree, tree)?, self.file.name))
     }
 
     /// Files of the run's manifests, by position.
     fn of_positions(&self) -> Result<Vec<RootFiles>> {
-        let Origin { map, manifest, plan, changes, edits, files, .. } = self.origin;
+        let Sources { map, manifest, plan, changes, edits, .. } = *self.run;
         let InheritedFile { name, sources } = self.file;
         let ids = sources.map(|source| changes.paths().position(|path| path == source));
         let mut all: Vec<RootFiles> = Vec::with_capacity(plan.revs.len());
@@ -268,7 +244,7 @@ impl Search<'_, '_> {
             for (path, file) in changes.of(position) {
                 let at = ids.iter().position(|id| *id == Some(path.0 as usize));
                 if let Some(at) = at {
-                    found.sources[at] = file.map(|(file, mode)| (files.node(file), mode));
+                    found.sources[at] = file.map(|(file, mode)| (self.files.node(file), mode));
                 }
             }
             found.own = edits.entry(position, name, found.own);
@@ -279,7 +255,7 @@ impl Search<'_, '_> {
 
     /// Files of a manifest of an earlier run, with this root tree. `rev` is named in errors.
     fn of_manifest(&self, rev: Rev, manifest_rev: Rev, root: Oid) -> Result<RootFiles> {
-        let Origin { store, manifest, directories, .. } = self.origin;
+        let Sources { store, manifest, directories, .. } = *self.run;
         let files = StoreFiles::new(store, manifest, directories, manifest_rev);
         let mut found = RootFiles::default();
         for (source, path) in found.sources.iter_mut().zip(self.file.sources) {
@@ -291,7 +267,7 @@ impl Search<'_, '_> {
 
     /// Files of the manifest of a changeset, if an earlier run converted it.
     fn of_changeset(&self, rev: Rev) -> Result<RootFiles> {
-        let Origin { changelog, manifest, map, .. } = self.origin;
+        let Sources { changelog, manifest, map, .. } = *self.run;
         let text = Texts::new(changelog, &mut Scratch::new(0), 0).get(rev)?.text;
         let node = parse(changelog, rev, &text)?.manifest;
         let Some(root) = map.oid(Table::Manifests, &node) else { return Ok(RootFiles::default()) };
@@ -300,7 +276,7 @@ impl Search<'_, '_> {
 
     /// Files of the manifest of an earlier run's changeset, and the file of its commit.
     fn earlier(&self, rev: Rev) -> Result<(RootFiles, RootFile)> {
-        let Origin { changelog, map, .. } = self.origin;
+        let Sources { changelog, map, .. } = *self.run;
         // changesets without a commit, down to one that has one
         let mut chain = Vec::new();
         let (mut before, mut state) = Default::default();
@@ -328,6 +304,12 @@ impl Search<'_, '_> {
 /// with the file `state`.
 fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
     if before.sources == files.sources { state } else { files.own.or(state) }
+}
+
+/// The file in a tree, which may have modes that manifests do not have.
+fn file_in(tree: &[u8], name: &[u8]) -> RootFile {
+    let (flag, oid) = file_of(tree_entries(tree)?.get(name)?)?;
+    Some((oid, mode_of(flag)))
 }
 
 /// The tree that a commit names.

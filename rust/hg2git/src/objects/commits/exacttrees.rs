@@ -5,13 +5,13 @@
 //! run without such trees keeps nothing.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::InheritedFile;
 use dialect::exact::tree::{
-    HiddenFile, TrackedFile, TreeEntries, TreeEntryKind, TreeProblem, TreeStore, TreeValue, edited,
-    file_of, first_entry, is_directory, kind_of, tree_entries,
+    DirectoryEdits, HiddenFile, TrackedFile, TreeEntries, TreeEntryKind, TreeItem, TreeProblem,
+    TreeStore, TreeValue, edited, file_of, first_entry, is_directory, kind_of, tree_entries,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -73,6 +73,14 @@ struct Before {
     hidden: HiddenFiles,
 }
 
+/// Changes from one directory to another.
+#[derive(Default)]
+struct Changes {
+    files: Vec<(Vec<u8>, Option<TrackedFile>)>,
+    /// Submodules, and where there is none any more.
+    links: Vec<(Vec<u8>, Option<Oid>)>,
+}
+
 /// Number of hidden files.
 const HIDDEN: usize = 3;
 /// Hidden files of a manifest, in the order of their names.
@@ -103,6 +111,8 @@ pub(super) struct ExactTrees<'a> {
     /// First parents of earlier runs.
     earlier: HashMap<Rev, Before>,
     written: HashMap<Oid, Buffer>,
+    /// Imported trees whose objects were added.
+    copied: HashSet<Oid>,
     hidden: Option<HiddenPaths>,
 }
 
@@ -141,6 +151,7 @@ impl<'a> ExactTrees<'a> {
             shown: HashMap::new(),
             earlier: HashMap::new(),
             written: HashMap::new(),
+            copied: HashSet::new(),
             hidden,
         })
     }
@@ -241,7 +252,8 @@ impl<'a> ExactTrees<'a> {
         imported: &ImportedCommits<'_>,
         objects: &mut Vec<Object>,
     ) -> Result<()> {
-        if tree == plain.oid() || tree == Oid::EMPTY_TREE || self.written.contains_key(&tree) {
+        // a tree that this run has made may lack blobs
+        if tree == plain.oid() || tree == Oid::EMPTY_TREE || !self.copied.insert(tree) {
             return Ok(());
         }
         let content = imported.read(ObjectKind::Tree, tree)?;
@@ -479,7 +491,7 @@ impl<'a> ExactTrees<'a> {
         rev: Rev,
         (one, two): (&Plain, &Plain),
         path: &mut Vec<u8>,
-        changes: &mut Vec<(Vec<u8>, Option<TrackedFile>)>,
+        changes: &mut Changes,
     ) -> Result<()> {
         if one.oid() == two.oid() {
             return Ok(());
@@ -500,7 +512,11 @@ impl<'a> ExactTrees<'a> {
             path.extend_from_slice(name);
             let [was, is] = entries.map(|entry| entry.and_then(file_of));
             if was.is_some() || is.is_some() {
-                changes.push((path.clone(), is));
+                changes.files.push((path.clone(), is));
+            }
+            let [was, is] = entries.map(|entry| entry.and_then(link_of));
+            if was.is_some() || is.is_some() {
+                changes.links.push((path.clone(), is));
             }
             let [old, new] = entries.map(|entry| entry.filter(|(mode, _)| is_directory(mode)));
             if old.is_some() || new.is_some() {
@@ -522,8 +538,9 @@ impl<'a> ExactTrees<'a> {
         (value, (hidden, followed)): (Option<&TreeValue>, (HiddenFiles, [bool; HIDDEN])),
         objects: &mut Vec<Object>,
     ) -> Result<Oid> {
-        let mut changes = Vec::new();
-        self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut changes)?;
+        let mut found = Changes::default();
+        self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found)?;
+        let Changes { files: mut changes, links } = found;
         let names = self.hidden.iter().flat_map(|hidden| hidden.names);
         let files: Vec<HiddenFile<'_>> =
             names.zip(hidden).map(|(name, file)| HiddenFile { name, file }).collect();
@@ -532,6 +549,21 @@ impl<'a> ExactTrees<'a> {
             changes.push((name.to_vec(), *file));
         }
         let follows = followed.contains(&true);
+        // without extras, submodules are those of the manifest
+        let mut edits_of_links = None;
+        if let Some(inherited) = self.sources.inherited.filter(|_| self.sources.imported.is_some())
+        {
+            let links = links.iter().map(|(path, link)| (&**path, *link));
+            edits_of_links = Some(DirectoryEdits::of_links(links));
+            let place = self.sources.revs.binary_search(&rev).ok();
+            let file = match place.and_then(|place| inherited.file(place)) {
+                Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
+                None => self.entries(rev, after)?.get(inherited.name).and_then(file_of),
+            };
+            if !followed[0] {
+                changes.push((inherited.name.to_vec(), file));
+            }
+        }
         changes.sort();
         let changes: Vec<(&[u8], Option<TrackedFile>)> =
             changes.iter().map(|(path, file)| (&**path, *file)).collect();
@@ -539,16 +571,18 @@ impl<'a> ExactTrees<'a> {
             if edits.is_none() && !follows && before.tree == before.plain.oid() {
                 return Ok(plain);
             }
+            let is_of_extra = edits.is_some();
             let mut run = RunTrees { trees: self, rev, before, made: Vec::new() };
+            let edits = edits.or(edits_of_links.as_ref());
             let found = edited(&mut run, Some(before.tree), &changes, &files, edits);
             let made = run.made;
             let root = match found {
                 Ok(root) => root.unwrap_or(Oid::EMPTY_TREE),
-                Err(TreeProblem::Unfit) if edits.is_some() => continue,
+                Err(TreeProblem::Unfit) if is_of_extra => continue,
                 Err(TreeProblem::Unfit) => return Ok(plain),
                 Err(TreeProblem::Unreadable(error)) => return Err(error),
             };
-            if edits.is_some() && value.is_none_or(|value| value.root != root) {
+            if is_of_extra && value.is_none_or(|value| value.root != root) {
                 continue;
             }
             for (oid, payload) in made {
@@ -616,6 +650,11 @@ impl TreeStore for RunTrees<'_, '_> {
         self.made.push((oid, content));
         oid
     }
+}
+
+/// The commit of another repository that an entry is, if it is one.
+fn link_of((mode, oid): &TreeItem) -> Option<Oid> {
+    (**mode == *b"160000").then_some(*oid)
 }
 
 const fn flag_of(mode: Mode) -> Flag {
