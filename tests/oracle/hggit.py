@@ -237,7 +237,7 @@ def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Let both take turns on one repository; neither may move an id.
 
     Each turn: changesets come by pull and by commit, and one is amended after an
-    export. A commit of git on an exported one is taken in by hg-git or by amalgam. Then
+    export. A commit of git on an exported one is pulled by both, in either order. Then
     both export, in either order.
     """
     outcome = Outcome(f"alternation {seed}")
@@ -285,7 +285,7 @@ def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
 def _taken_in(
     where: tuple[Path, Path], known: Ids, peer: Peer, draw: random.Random
 ) -> str:
-    """Take in a commit of git; return what hg-git said of a failure."""
+    """Pull a commit of git; return what hg-git said of a failure."""
     repository, upstream = where
     if not known:
         return ""
@@ -308,11 +308,13 @@ def _taken_in(
     )
     oid = write_object(upstream, "commit", b"\n".join(lines))
     git(upstream, "update-ref", f"refs/heads/g{len(known)}", oid)
-    if draw.random() < 0.5:
-        return peer.run(repository, "pull", "-q", str(upstream))
-    nodes = {oid: node for node, oid in known.items()}
-    Target(repository, nodes, b"hggit").push(upstream, oid)
-    return ""
+    ours_first, said = draw.random() < 0.5, ""
+    for is_ours in (ours_first, not ours_first):
+        if is_ours:
+            hg(repository, *_OURS[1:], "pull", "-q", f"git+{upstream.as_uri()}")
+        else:
+            said = peer.run(repository, "pull", "-q", str(upstream))
+    return said
 
 
 def _stock(repository: Path, *command: str) -> None:

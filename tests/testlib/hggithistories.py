@@ -82,7 +82,7 @@ _EXTRAS = (
 def steps(seed: int) -> list[Step]:
     """The history of a seed."""
     draw = random.Random(seed)
-    spellings: dict[bytes, bytes] = {}
+    spellings = _Spellings()
     found = [_readable(step, spellings) for step in odd.steps(seed)]
     has_subs = draw.random() < 0.4
     for at, step in enumerate(found):
@@ -97,21 +97,45 @@ def steps(seed: int) -> list[Step]:
     return found
 
 
-def _readable(step: Step, spellings: dict[bytes, bytes]) -> Step:
+class _Spellings:
+    """Spellings of paths, with ``//`` and without, that hg-git takes for one.
+
+    It writes such files in the order of a set, which is another one in each process.
+    And of a file and a directory, the one that changed last counts.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[bytes, bytes] = {}
+        self._folders: dict[bytes, set[bytes]] = {}
+
+    def takes(self, path: bytes) -> bool:
+        """Take a path, if no other spelling of it was taken before."""
+        name = path.replace(b"//", b"/")
+        above = [path[: it.start()] for it in re.finditer(rb"(?<!/)/", path)]
+        folders = {it.replace(b"//", b"/"): it for it in above}
+        if (
+            self._files.get(name, path) != path
+            or self._folders.get(name, {path}) != {path}
+            or any(self._files.get(it, folders[it]) != folders[it] for it in folders)
+        ):
+            return False
+        self._files[name] = path
+        for folder, spelling in folders.items():
+            self._folders.setdefault(folder, set()).add(spelling)
+        return True
+
+
+def _readable(step: Step, spellings: _Spellings) -> Step:
     """Leave out what hg-git fails on: junk in files and extras that it parses.
 
-    And other ``spellings`` of a path that it takes for the same, with ``//``: it writes
-    them in the order of a set, which is another one in each process.
+    And paths that no changeset decides, by ``spellings``.
     """
     edits = (
         it
         for it in step.edits
         if not _KEPT_APART.intersection((it.path, it.source))
         and not _SLASHES.search(it.path)
-        and all(
-            spellings.setdefault(path.replace(b"//", b"/"), path) == path
-            for path in (it.path, it.source)
-        )
+        and all(map(spellings.takes, filter(None, (it.path, it.source))))
     )
     extra = step.extra
     if extra is not None and any(it in extra for it in _UNREADABLE):
