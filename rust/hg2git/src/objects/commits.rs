@@ -377,18 +377,14 @@ impl<'a, D: Dialect> Commits<'a, D> {
         let Some(oid) = kept.or_else(|| imported.commit(&node)) else { return Ok(own) };
         let content = imported.read(ObjectKind::Commit, oid)?;
         let judged = D::judge(&content);
-        let parents = D::judge(payload).parents;
-        let differing = parents.iter().zip(&judged.parents).filter(|(ours, theirs)| ours != theirs);
-        let twins: Vec<(Oid, Oid)> = differing.map(|(ours, theirs)| (*ours, *theirs)).collect();
-        let are_twins = |&(ours, theirs): &(Oid, Oid)| {
-            let made = imported.changeset(theirs);
-            made.is_some() && imported.changeset(ours) == made
-        };
-        if parents.len() != judged.parents.len() || !twins.iter().all(are_twins) {
+        let others: Vec<Oid> =
+            judged.parents.iter().copied().filter(|parent| !self.is_taken(*parent)).collect();
+        // two commits became one changeset, which has the other one
+        if !others.iter().all(|parent| self.is_twin(*parent, imported)) {
             return Ok(own);
         }
-        for (_, theirs) in twins {
-            self.add_twin(drawn.rev, (theirs, imported), objects)?;
+        for parent in others {
+            self.add_twin(drawn.rev, (parent, imported), objects)?;
         }
         let tree = judged.tree.unwrap_or(Oid::EMPTY_TREE);
         if let Some(exact) = &mut self.exact_trees {
@@ -398,6 +394,13 @@ impl<'a, D: Dialect> Commits<'a, D> {
         self.converted.exact += 1;
         *payload = content;
         Ok(oid)
+    }
+
+    /// Whether the changeset of an imported commit is converted.
+    fn is_twin(&self, oid: Oid, imported: &ImportedCommits<'_>) -> bool {
+        let found = imported.changeset(oid).map(|node| self.sources.changelog.find(&[node]));
+        let Some(Ok(revs)) = found else { return false };
+        revs.iter().all(|rev| commit_of(self.sources, &self.converted, *rev).is_some())
     }
 
     /// Adds an imported commit whose changeset has another one, and such ancestors.

@@ -77,7 +77,7 @@ struct Before {
 #[derive(Default)]
 struct Changes {
     files: Vec<(Vec<u8>, Option<TrackedFile>)>,
-    /// Submodules, and where there is none any more.
+    /// Submodules; `None` for one that is removed.
     links: Vec<(Vec<u8>, Option<Oid>)>,
 }
 
