@@ -227,6 +227,18 @@ class NamedRepo(Repo):
             self.store.hg("recover")
         export()
 
+    def settle(self) -> None:
+        """Let nobody see an obsolete changeset any more, until the next one."""
+        self.store.run("update", "-qC", "null")
+        repo = self.open()
+        pinned = {repo[rev].node() for rev in repo.revs(b"obsolete() or orphan()")}
+        names = [it for it, node in repo._bookmarks.items() if node in pinned]
+        self._set([(name, None) for name in names])
+        repo = self.open()
+        with repo.wlock(), repo.lock(), repo.transaction(b"test"):
+            gone = [((repo[rev],), ()) for rev in repo.revs(b"orphan()")]
+            obsolete.createmarkers(repo, gone)
+
     def _spoil(self) -> None:
         """Write the file of bookmarks as Mercurial never would, or whole again."""
         if not self._bookmarks_path.exists():

@@ -149,6 +149,8 @@ def changed_at_random(
             kinds = rand.choice(["bookmarks,tips,tags", "bookmarks,tags", "tips"])
         if not step % 10:
             changing.break_off(functools.partial(exports.run, kinds))
+        if not step % 40:
+            changing.settle()
         changing.step()
         monkeypatch.setattr(lastnames, "_COPIED_BYTES", rand.choice([0, 1 << 20]))
         exports.run(kinds, rand.choice([0, 0, 0, 0, rand.randrange(1, 40)]))
