@@ -339,6 +339,56 @@ def test_merges_of_many_parents_are_chains(
     assert ids(tmp_path / "other") == ids(server.root)
 
 
+def test_copies_of_extras_that_stock_hg_makes_are_ignored(
+    server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
+) -> None:
+    """Of rebase, graft, histedit, amend: no id moves, and no copy has a signature."""
+    base = clone.head()
+    names = clone.git("ls-tree", "--name-only", base).split()
+    own = {(b"100644", name.encode()) for name in names}
+    files = {*own}
+    link = b"160000", b"sub"
+    made = [base]
+    for name in (b"a", b"b", b"c"):
+        files.add((b"100644", name))
+        tree = objects.tree(*sorted({*files, link}, key=lambda entry: entry[1]))
+        message = b"%s\n" % name
+        oid = objects.commit(made[-1], tree=tree, headers=SIGNED, message=message)
+        made.append(oid)
+    tree = objects.tree(*sorted(own), (b"100644", b"z"))
+    side = objects.commit(base, tree=tree, message=b"z\n")
+    clone.pushed(f"{made[3]}:refs/heads/c", f"{side}:refs/heads/side")
+    a, b, c, z = (server.node(oid) for oid in (*made[1:], side))
+    copy = tmp_path / "copy"
+    options = [
+        *("--config=extensions.amalgam=!", "--config=extensions.rebase="),
+        *("--config=extensions.histedit=", "--config=experimental.evolution=all"),
+    ]
+    hg(tmp_path, *options, "clone", "-q", "server", "copy")
+    order = tmp_path / "order"
+    order.write_text(f"pick {a}\npick {c}\npick {b}\n")
+    for step in (
+        ["phase", "--draft", "--force", "all()"],
+        ["update", "-q", z],
+        ["graft", "-q", a],
+        ["rebase", "-q", "--keep", "-r", b, "-d", "."],
+        ["update", "-q", c],
+        ["histedit", "-q", "--commands", str(order), a],
+        ["commit", "-q", "--amend", "-m", "amended"],
+    ):
+        hg(copy, *options, *step)
+    hg(copy, "git::export")
+    before, after = ids(server.root), ids(copy)
+    assert {node: before.get(node, oid) for node, oid in after.items()} == after
+    copies = after.keys() - before.keys()
+    extras = [hg(copy, "log", "-r", it, "-T", "{extras}").decode() for it in copies]
+    assert sum("git.commit=" in it for it in extras) >= 2
+    store = copy / ".hg" / "amalgam" / "git" / "cinnabar.git"
+    for node in copies:
+        assert b"gpgsig" not in git(store, "cat-file", "commit", after[node])
+    assert git(store, "fsck", "--strict", "--no-dangling") == b""
+
+
 def other(objects: GitObjects) -> str:
     """Another blob."""
     return write_object(objects.path, "blob", b"other\n")
