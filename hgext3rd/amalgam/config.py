@@ -488,23 +488,52 @@ class ReplicaConfig(Record):
         return cls(*[item.named(name).read(ui, _refuse) for item in rows])
 
 
-_REPLICA = re.compile(rb"replicate\.([A-Za-z0-9_-]+)")
+class FollowConfig(Record):
+    """A git repository to follow; a mistake is a ``ConfigError``."""
+
+    url: bytes = row(b"amalgam.follow.NAME")
+    patterns: tuple[bytes, ...] = row(b"amalgam.follow.NAME.refs")
+    interval_seconds: int = row(b"amalgam.follow.NAME.interval")
+
+    @classmethod
+    def from_ui(cls, ui: UiT, name: bytes) -> FollowConfig:
+        """Read the items of the repository ``name``, which need not be configured."""
+        rows = cls._field_defaults.values()
+        return cls(*[item.named(name).read(ui, _refuse) for item in rows])
+
+
+_REMOTE = re.compile(rb"(replicate|follow)\.([A-Za-z0-9_-]+)")
 # Mercurial compiles the expression, which a command that reads no such item can spare.
-_of_replicas: dict[bytes, Any] = {}
-registrar.configitem(_of_replicas)(
-    b"amalgam", rb"replicate\.", default=None, generic=True
+_of_remotes: dict[bytes, Any] = {}
+registrar.configitem(_of_remotes)(
+    b"amalgam", rb"(replicate|follow)\.", default=None, generic=True
 )
 configitems.coreitems.setdefault(b"amalgam", configitems.itemregister()).update(
-    _of_replicas[b"amalgam"]
+    _of_remotes[b"amalgam"]
 )
-_OF_REPLICAS: tuple[Item, ...] = tuple(ReplicaConfig._field_defaults.values())
 
 
 def replicas(ui: UiT) -> list[bytes]:
     """Return the names of the remotes to replicate to, in the order of the files."""
+    return _remotes(ui, b"replicate")
+
+
+def followed(ui: UiT) -> list[bytes]:
+    """Return the names of the git repositories to follow, in the order of the files."""
+    return _remotes(ui, b"follow")
+
+
+def _remotes(ui: UiT, group: bytes) -> list[bytes]:
     items = ui.configitems(b"amalgam")
-    found = ((_REPLICA.fullmatch(name), value) for name, value in items)
-    return [match[1] for match, value in found if match and value]
+    found = ((_REMOTE.fullmatch(name), value) for name, value in items)
+    return [it[2] for it, value in found if it and it[1] == group and value]
+
+
+def _named(ui: UiT) -> Iterator[Item]:
+    """Yield the items of remotes, with the names that the user has chosen."""
+    for item in ITEMS:
+        if PLACE in item.name:
+            yield from (item.named(it) for it in _remotes(ui, item.group))
 
 
 def on_change_replicas(ui: UiT) -> list[bytes]:
@@ -593,9 +622,8 @@ def mistakes(ui: UiT) -> list[error.ConfigError]:
 
     for _group, unknown in _unknown_items(ui):
         mistake(unknown)
-    for item in ITEMS:
-        for name in replicas(ui) if PLACE in item.name else [b""]:
-            item.named(name).read(ui, mistake)
+    for item in (*(it for it in ITEMS if PLACE not in it.name), *_named(ui)):
+        item.read(ui, mistake)
     IndexConfig._read(ui, mistake, None)
     return list(found.values())
 
@@ -608,8 +636,7 @@ def _unknown_items(ui: UiT) -> Iterator[tuple[bytes, error.ConfigError]]:
     for section, only in ((b"amalgam", b""), (b"clone-bundles", b"git.")):
         names = {*configtable[section]}
         if not only:
-            for place in replicas(ui):
-                names |= {item.named(place).name for item in _OF_REPLICAS}
+            names |= {item.name for item in _named(ui)}
         for name, _value in ui.configitems(section, untrusted=True):
             if name in names or not name.startswith(only):
                 continue

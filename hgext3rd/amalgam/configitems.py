@@ -435,6 +435,31 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b" shell. It sets ``receive.hideRefs``, and overrides what the remote hides.",
     ),
     (
+        b"amalgam.follow.NAME",
+        ("Text", b"a URL or a path"),
+        None,
+        _TRUSTED,
+        b"A git repository to follow: ``hg git::follow`` pulls from it. NAME has"
+        b" letters, digits, ``-`` and ``_``.",
+    ),
+    (
+        b"amalgam.follow.NAME.refs",
+        ("Words", b"a list of patterns"),
+        (),
+        _TRUSTED,
+        b"Which refs are pulled, as in ``amalgam.replicate.NAME.refs``, but under their"
+        b" own names. If it is unset, all branches and tags are.",
+    ),
+    (
+        b"amalgam.follow.NAME.interval",
+        ("Seconds",),
+        0,
+        _TRUSTED,
+        b"When a client asks the server, and the last look at the git repository is"
+        b" older than this, look again in the background. 0: only ``hg git::follow``"
+        b" looks.",
+    ),
+    (
         b"experimental.mmapindex",
         ("Boolean",),
         None,

@@ -436,6 +436,46 @@ def git_push(ui: UiT, repo: RepoT, *remotes: bytes, **opts: Any) -> int:
 
 
 @command(
+    b"git::follow",
+    [*formatteropts],
+    _(b"[NAME]..."),
+    helpcategory=registrar.command.CATEGORY_REMOTE_REPO_MANAGEMENT,
+)
+def git_follow(ui: UiT, repo: RepoT, *names: bytes, **opts: Any) -> int:
+    """bring the repository up to date with git repositories that it follows
+
+    Examples::
+
+      hg git::follow               # all of amalgam.follow.NAME
+      hg git::follow upstream      # one of them, for instance from a webhook
+
+    For servers, where a git repository is the leading side. NAME is an item
+    ``amalgam.follow.NAME``, the URL of a git repository. Its new commits are pulled,
+    as by :hg:`pull`. Its branches become bookmarks: these move with them, also when
+    a branch is rewritten there, and go when it is deleted. A bookmark that somebody
+    has moved here stays, and is named. Then the git store is brought up to date,
+    and whatever follows changes here, such as bundles, other git repositories
+    (:hg:`help git::push`) and git clients.
+
+    With ``.interval``, a server looks by itself when a client asks
+    (see :hg:`help config.amalgam`).
+
+    Template keywords:
+
+    :name:       String.
+    :url:        String. The URL, without a user's name.
+    :changesets: Integer. New changesets.
+    :moved:      List of strings. Bookmarks that are not where the branch is.
+    :reason:     String. Why it failed.
+
+    Returns 0 if all were pulled, 1 if one failed.
+    """
+    from . import follow
+
+    return follow.run(ui, repo, *names, **opts)
+
+
+@command(
     b"git::survey",
     [
         (b"", b"commits", False, _(b"list each commit that could not be pushed")),
@@ -579,6 +619,9 @@ def admin_amalgam(ui: UiT, repo: RepoT, **opts: Any) -> int:
                   ``working``, or ``waiting`` after a failure.
     :bundles:     List. With ``format``, ``state``, ``changesets``, ``covered``,
                   ``missing``, ``bytes``, ``age``, ``url``, ``name``, ``token``.
+    :follows:     List. Git repositories of ``amalgam.follow``, with ``name``, ``url``,
+                  ``interval``, ``lag``, ``succeeded``, ``failures``, ``reason``,
+                  ``moved``, ``looks`` and ``changesets``.
     :remotes:     List. Git remotes of ``amalgam.replicate``, with ``remote``, ``url``,
                   ``on_change``, ``lag``, ``succeeded``, ``refused``, ``failures``,
                   ``reason``, ``pushes``, ``written``.
@@ -619,6 +662,14 @@ def debug_amalgam_replicate(ui: UiT, repo: RepoT) -> None:
     from ..remote import worker
 
     worker.run(repo)
+
+
+@command(b"debug::amalgam-follow", [], b"")
+def debug_amalgam_follow(ui: UiT, repo: RepoT) -> None:
+    """pull from git repositories that are due, unless one does already (INTERNAL)"""
+    from ..gitpeer import follow
+
+    follow.run(repo)
 
 
 @command(b"debug::amalgam-bundles", [], b"")

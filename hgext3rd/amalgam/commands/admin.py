@@ -5,6 +5,7 @@ Also ``debug::amalgam-bundles``, the process in the background that makes bundle
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, templatefilters, util
@@ -18,6 +19,7 @@ from ..clonebundles import (
     status as bundles_status,
 )
 from ..config import GitConfig, mistakes
+from ..gitpeer import follow
 from ..gitstore import oidmap, status as state
 from ..gitstore.source import source_of
 from ..gitstore.store import GitStore
@@ -135,12 +137,14 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
     status = state.StoreStatus.of(store) if store else state.StoreStatus()
     indexes = check.examine(repo)
     remotes = ReplicaStatus.all_of(store) if store else []
+    leaders = follow.leaders(repo)
     published = bundles_status.BundlesStatus.of(repo)
     named = {problem.text for problem in problems}
     problems += _index_problems(indexes)
     problems += status.problems
     problems += (it for it in published.problems if it.text not in named)
     problems += replication_problems(remotes)
+    problems += following_problems(leaders)
     byte_opts = {name.encode(): value for name, value in opts.items()}
     with ui.formatter(b"admin-amalgam", byte_opts) as fm:
         fm.startitem()
@@ -149,6 +153,7 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
         _show_store(fm, store.repository.path if store else b"", status)
         show_bundles(fm, published)
         _show_remotes(fm, remotes)
+        _show_leaders(fm, leaders)
         _show_problems(fm, problems)
     return 1 if problems else 0
 
@@ -181,6 +186,44 @@ def replication_problems(remotes: Sequence[ReplicaStatus]) -> list[Problem]:
     """Return the problems of git remotes that need a person."""
     found = (remote.problem() for remote in remotes)
     return [state.Problem(*problem) for problem in found if problem]
+
+
+def following_problems(leaders: Sequence[follow.Leader]) -> list[Problem]:
+    """Return the problems of followed git repositories that need a person."""
+    found = (leader.problem() for leader in leaders)
+    return [state.Problem(*problem) for problem in found if problem]
+
+
+def _show_leaders(fm: Any, leaders: Sequence[follow.Leader]) -> None:
+    """Show the git repositories that are followed, one line each."""
+    if leaders:
+        fm.plain(b"\n")
+        fm.plain(_(b"followed git repositories\n"), label=b"amalgam.heading")
+    with fm.nested(b"follows", tmpl=b"{name} {lag}\n") as nested:
+        for leader in leaders:
+            look, failure = leader.look, leader.failure
+            nested.startitem()
+            nested.data(
+                name=leader.name,
+                url=leader.url,
+                interval=leader.interval_seconds,
+                lag=leader.lag_seconds,
+                succeeded=look.ended if look else 0,
+                failures=failure.attempts if failure else 0,
+                reason=os.fsencode(failure.reason) if failure else b"",
+                moved=nested.formatlist(leader.moved, name=b"bookmark"),
+                looks=look.looks if look else 0,
+                changesets=look.changesets if look else 0,
+            )
+            text = _(b"never pulled")
+            if look:
+                text = _(b"pulled %s") % templatefilters.age((look.ended, 0))
+            if failure:
+                text = _(b"%s; failed since") % text
+            label = b"amalgam.behind" if failure or not look else b"amalgam.good"
+            _show_line(nested, leader.name, text, label)
+            if leader.url:
+                _show_line(nested, b"", leader.url)
 
 
 def _show_remotes(fm: Any, remotes: Sequence[ReplicaStatus]) -> None:

@@ -25,6 +25,7 @@ push, pull and log go on.
 _GROUPS = {
     b"git": b"The git repository, and whether hgweb serves it",
     b"replicate": b"Git repositories elsewhere that follow this one",
+    b"follow": b"Git repositories elsewhere that this one follows",
     b"serve": b"Limits of serving git",
     b"bundles": b"Bundles",
     b"index": b"Memory mapping of the indexes of changelog and manifest",

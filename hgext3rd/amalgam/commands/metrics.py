@@ -15,6 +15,7 @@ from mercurial.i18n import _
 
 from ..clonebundles.status import BundlesStatus
 from ..config import ServeConfig
+from ..gitpeer import follow
 from ..gitstore import oidmap
 from ..gitstore.status import StoreStatus
 from ..index import opening
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..clonebundles.status import Row
+    from ..gitpeer.follow import Leader
 
     Labels: TypeAlias = "tuple[tuple[bytes, bytes], ...]"
 
@@ -82,11 +84,14 @@ def families(ui: UiT, repo: RepoT) -> list[Family]:
     problems.update(it.text for it in (*status.problems, *bundles.problems))
     remotes = ReplicaStatus.all_of(store) if store else []
     problems.update(it.text for it in admin.replication_problems(remotes))
+    leaders = follow.leaders(repo)
+    problems.update(it.text for it in admin.following_problems(leaders))
     return [
         _gauge(b"problems", b"Problems that need a person.", len(problems)),
         *(_of_store(status) if store else ()),
         *_of_bundles(bundles),
         *_of_remotes(remotes),
+        *_of_leaders(leaders),
         *_of_indexes(repo),
         *_of_serving(repo.ui),
     ]
@@ -206,6 +211,35 @@ def _of_remotes(remotes: Sequence[ReplicaStatus]) -> Iterator[Family]:
     refused = {it.name: len(it.refused) for it in remotes}
     text = b"Refs that it refuses."
     yield _labelled(b"replicate_refs_refused", text, b"remote", refused)
+
+
+def _of_leaders(leaders: Sequence[Leader]) -> Iterator[Family]:
+    """Yield the samples of git repositories that are followed."""
+    looks = {it.name: it.look for it in leaders if it.look}
+    failed = {it.name: it.failure.attempts if it.failure else 0 for it in leaders}
+    for name, explained, values, kind in (
+        (
+            b"lag_seconds",
+            b"For how long looks at a git repository have failed.",
+            {it.name: it.lag_seconds for it in leaders},
+            b"gauge",
+        ),
+        (
+            b"last_success_timestamp_seconds",
+            b"When the last look succeeded.",
+            {name: look.ended for name, look in looks.items()},
+            b"gauge",
+        ),
+        (b"failures", b"Looks that failed in a row.", failed, b"gauge"),
+        (
+            b"changesets_total",
+            b"Changesets that were pulled from it.",
+            {name: look.changesets for name, look in looks.items()},
+            b"counter",
+        ),
+    ):
+        family = _labelled(b"follow_" + name, explained, b"remote", values)
+        yield family._replace(type=kind)
 
 
 def _of_indexes(repo: RepoT) -> Iterator[Family]:

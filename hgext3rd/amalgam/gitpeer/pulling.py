@@ -27,7 +27,14 @@ from .fetched import Fetched, FetchedRef
 from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from mercurial.interfaces.types import RepoT
 
@@ -226,7 +233,9 @@ def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
 
 
 def remote_name(repo: RepoT, source: GitSource) -> bytes:
-    """Return the name in ``[paths]`` of a remote; the key of its URL if it has none."""
+    """Return the name of a remote: as it is followed, in ``[paths]``, or of its URL."""
+    if source.name:
+        return source.name
     for name, location in repo.ui.configitems(b"paths"):
         location = location.partition(b"#")[0]
         if b":" in name or name == b"default-push" or not location:
@@ -250,11 +259,13 @@ def pull(
     excludepats: Any = None,
     depth: int | None = None,
     confirm: bool | None = None,
+    covers: Callable[[bytes], bool] | None = None,
     **_others: Any,
 ) -> exchange.pulloperation:
     """Pull from a git remote, as ``exchange.pull`` does; return its result.
 
-    ``peer`` has the ``source``.
+    ``peer`` has the ``source``. ``covers`` tells of each branch and tag whether it is
+    pulled; then all these branches become bookmarks.
     """
     source: GitSource = peer.source
     if includepats or excludepats or depth:
@@ -270,7 +281,7 @@ def pull(
         _confirm(repo)
     op.trmanager = exchange.transactionmanager(repo, b"pull", source.location)
     with repo.wlock(), repo.lock():
-        _Pull(repo, source, op).run(_asked(source, op))
+        _Pull(repo, source, op).run(_asked(source, op), covers)
     return op
 
 
@@ -296,25 +307,31 @@ class _Pull:
         self._op = op
         self._remote = remote_name(repo, source)
 
-    def run(self, asked: list[bytes] | None) -> None:
+    def run(
+        self,
+        asked: list[bytes] | None,
+        covers: Callable[[bytes], bool] | None = None,
+    ) -> None:
         """Import ``asked``, or all branches, tags and notes; then names and phases."""
         repo, source = self._repo, self._source
         advertised, op = source.advertised, self._op
-        branches = [it for it in advertised.oids if it.startswith(HEADS)]
+        refs = [it for it in advertised.oids if covers is None or covers(it)]
+        branches = [it for it in refs if it.startswith(HEADS)]
         names = asked
         if names is None:
-            others = (TAGS, NOTES)
-            names = branches + [it for it in advertised.oids if it.startswith(others)]
-            if HEAD in advertised.oids and not advertised.head:
+            names = branches + [it for it in refs if it.startswith((TAGS, NOTES))]
+            if HEAD in advertised.oids and not advertised.head and covers is None:
                 names.append(HEAD)
         job, end = _Import(repo, source), len(repo.unfiltered().changelog)
         pulled = job.run(names)
         op.cgresult = pulled.heads or source.imported_heads
         if not pulled.commits and not source.imported_heads:
             repo.ui.status(_(b"no changes found\n"))
-        refs = {it: ref for it, ref in job.refs.items() if it.startswith(b"refs/")}
+        pulled_refs = {
+            it: ref for it, ref in job.refs.items() if it.startswith(b"refs/")
+        }
         if asked is not None:
-            refs = job.before | refs
+            pulled_refs = job.before | pulled_refs
         nodes = {it: bin_node(node) for it, node in pulled.nodes.items()}
         if asked is not None:
             nodes = self._known_branches(branches) | nodes
@@ -322,9 +339,11 @@ class _Pull:
             self._set_phases(nodes)
             if asked is None:
                 self._follow(job.before, nodes, end)
-            self._set_bookmarks(nodes, asked or (), len(branches))
-            if refs != job.before:
-                job.fetched.keep_refs(self._remote, refs, op.trmanager.transaction())
+            marked = branches if covers else asked or ()
+            self._set_bookmarks(nodes, marked, len(branches))
+            if pulled_refs != job.before:
+                transaction = op.trmanager.transaction()
+                job.fetched.keep_refs(self._remote, pulled_refs, transaction)
         if _clones and _clones[-1]:
             self._activate(asked)
 

@@ -39,12 +39,15 @@ repositories = weakref.WeakKeyDictionary()
 """Repositories whose commands made a ui for a remote."""
 
 
-def address_of(location: bytes) -> urls.RemoteUrl:
-    """Return the address that git takes, for a location of Mercurial's."""
+def address_of(location: bytes, base: bytes | None = None) -> urls.RemoteUrl:
+    """Return the address that git takes, for a location of Mercurial's.
+
+    Paths are relative to ``base``, or to the working directory.
+    """
     scheme, colon, rest = location.partition(b"://")
     if colon and scheme.startswith(b"git+"):
         location = scheme.removeprefix(b"git+") + colon + rest
-    return urls.parsed(location, os.getcwdb())
+    return urls.parsed(location, base or os.getcwdb())
 
 
 def name_of(location: bytes) -> bytes:
@@ -69,6 +72,8 @@ class GitSource:
         asking = repositories.get(ui)
         self.repo: RepoT | None = asking() if asking else None
         """The repository that asks."""
+        self.name = b""
+        """Of the remote that is followed; others are named by ``[paths]``."""
         self.git = Git(GitConfig.from_ui(ui).program)
         self.looked_up: list[bytes] = []
         """Refs and oids of revisions that somebody asked for."""

@@ -1,0 +1,294 @@
+"""Following: the git repositories of ``amalgam.follow.NAME``, which lead this one.
+
+A look pulls their branches, which become bookmarks, and their tags, and brings the git
+store up to date. ``hg git::follow`` looks at once. A server looks in the background
+when a client asks and the last look is older than ``.interval``: nobody waits for it.
+
+``.hg/amalgam/follow/NAME`` has the last look and failures since then
+(docs/formats/imported.rst). Without them, the next look is the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from mercurial import error
+from mercurial.i18n import _
+from mercurial.node import hex as hex_node
+from mercurial.utils import stringutil
+
+from .. import background, docketfile
+from ..config import FollowConfig, followed, wants_export_on_change, wants_serve
+from ..damage import blamed
+from ..files import Directory, Unusable
+from ..gitstore import failures
+from ..gitstore.export import export
+from ..gitstore.export.request import take_exporter_lock
+from ..gitstore.failures import Failure
+from ..gitstore.source import source_of
+from ..records import Record
+from ..remote.refmap import RefMap
+from ..remote.transport import FailureKind, kind_of
+from . import bookmarks as marks, pulling
+from .fetched import Fetched
+from .peer import GitPeer
+from .source import HEADS, address_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.store import GitStore
+
+COMMAND = b"debug::amalgam-follow"
+"""The command of the background process."""
+FAILURES = (error.Error, error.RepoError, OSError)
+"""Errors that a look may end with."""
+_LAST, _FAILURE = b"last", b"failure"
+# failures in a row that a person should know of
+_MANY = 3
+_LAST_BYTES = 1 << 10
+_LONGEST_WAIT_SECONDS = 3600
+# a server asks the file system no more often
+_CHECK_SECONDS = 1
+_next_check: dict[bytes, float] = {}
+
+
+class Look(Record):
+    """The last look that succeeded, and the sums of all."""
+
+    ended: int
+    """In seconds since the epoch."""
+    milliseconds: int
+    """Wall time of the last one."""
+    looks: int
+    changesets: int
+    """Changesets that all looks have pulled."""
+
+    @classmethod
+    def read(cls, directory: Directory) -> Look | None:
+        """Return it; ``None`` if it is missing or cannot be read."""
+        try:
+            content = directory.tryread(_LAST, _LAST_BYTES)
+            return cls(**_FORM.values_in(content)) if content else None
+        except (OSError, Unusable, ValueError):
+            return None
+
+
+_FORM = docketfile.Form(
+    b"amalgam last look 1",
+    {
+        "ended": docketfile.numbers(b"ended"),
+        "milliseconds": docketfile.numbers(b"milliseconds"),
+        "looks": docketfile.numbers(b"looks"),
+        "changesets": docketfile.numbers(b"changesets"),
+    },
+)
+
+
+class Leader(Record):
+    """A git repository that is followed: its configuration, and what was seen of it."""
+
+    name: bytes
+    url: bytes = b""
+    """Safe to show."""
+    interval_seconds: int = 0
+    look: Look | None = None
+    failure: Failure | None = None
+    moved: tuple[bytes, ...] = ()
+    """Bookmarks that are not where the last look found their branches."""
+
+    @property
+    def lag_seconds(self) -> int:
+        """Since when its state is unknown: 0 if the last look succeeded."""
+        if self.failure is None or self.look is None:
+            return 0
+        return max(0, int(time.time()) - self.look.ended)
+
+    def is_due(self) -> bool:
+        """Return whether it is time for a look in the background."""
+        if not self.interval_seconds:
+            return False
+        now = time.time()
+        # a clock may have been set back
+        if self.failure and 0 < self.failure.retry - now <= _LONGEST_WAIT_SECONDS:
+            return False
+        return not self.look or not 0 <= now - self.look.ended < self.interval_seconds
+
+    def problem(self) -> tuple[bytes, bytes] | None:
+        """Return a problem that needs a person, with the next thing to type."""
+        if self.failure and self._needs_person():
+            text = self.failure.explain(_(b"following '%s' failed") % self.name)
+            return text, _(b"run 'hg git::follow %s'") % self.name
+        if self.moved:
+            text = _(b"bookmark '%s' is not where '%s' has the branch")
+            first = self.moved[0]
+            hint = _(b"hg bookmark -f -r %s/%s %s") % (self.name, first, first)
+            return text % (first, self.name), hint
+        return None
+
+    def _needs_person(self) -> bool:
+        assert self.failure is not None
+        if not self.failure.retry or self.failure.attempts >= _MANY:
+            return True
+        reason = os.fsencode(self.failure.reason)
+        return kind_of(reason, FailureKind.TRANSIENT) is FailureKind.LOGIN
+
+
+def leaders(repo: RepoT) -> list[Leader]:
+    """Return the git repositories that are followed. Asks none of them."""
+    repo = source_of(repo)
+    found = (_leader(repo, name) for name in followed(repo.ui))
+    return [it._replace(moved=_moved(repo, it.name)) for it in found]
+
+
+def _leader(repo: RepoT, name: bytes) -> Leader:
+    directory = _directory(repo, name)
+    try:
+        config = FollowConfig.from_ui(repo.ui, name)
+        url = address_of(config.url, repo.root).shown
+    except error.Abort as exc:
+        reason = failures.short(failures.reason_of(exc))
+        return Leader(name, failure=Failure(reason, 1))
+    look, failure = Look.read(directory), Failure.read(directory, _FAILURE)
+    return Leader(name, url, config.interval_seconds, look, failure)
+
+
+def _moved(repo: RepoT, name: bytes) -> tuple[bytes, ...]:
+    refs = Fetched(pulling.opened(repo)).refs(name)
+    nodes = {
+        marks.name_of(repo.ui, ref): it.node
+        for ref, it in refs.items()
+        if ref.startswith(HEADS) and it.node
+    }
+    here = repo._bookmarks
+    return tuple(
+        it for it in sorted(nodes) if it in here and hex_node(here[it]) != nodes[it]
+    )
+
+
+def _directory(repo: RepoT, name: bytes = b"") -> Directory:
+    parts = (b"amalgam", b"follow", name)
+    return Directory(repo.sharedpath, tuple(filter(None, parts)))
+
+
+def follow(repo: RepoT, name: bytes) -> int:
+    """Look at a git repository; return how many changesets are new.
+
+    One of ``FAILURES`` if that fails, as of ``hg pull`` and ``git::export``. It is
+    noted.
+    """
+    repo, store = source_of(repo), pulling.opened(source_of(repo))
+    store.require_trust()
+    directory = _directory(repo, name)
+    try:
+        with blamed():
+            return _look(repo, store, name, directory)
+    except FAILURES as exc:
+        before = Failure.read(directory, _FAILURE)
+        attempts = before.attempts if before else 0
+        retry = int(time.time()) + min(2 << min(attempts, 16), _LONGEST_WAIT_SECONDS)
+        reason = failures.short(failures.reason_of(exc))
+        with contextlib.suppress(OSError, error.StorageError):
+            directory.make(store.placement)
+        Failure(reason, attempts + 1, retry).write(directory, _FAILURE, store.placement)
+        raise
+
+
+def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> int:
+    started, ui = time.monotonic(), repo.ui
+    config = FollowConfig.from_ui(ui, name)
+    if not config.url:
+        raise error.ConfigError(
+            _(b"amalgam.follow.%s is not set") % name,
+            hint=_(b"set it to the URL of a git repository, in a trusted file"),
+        )
+    try:
+        location, patterns = address_of(config.url, repo.root), RefMap(config.patterns)
+    except error.InputError as exc:
+        text = b"amalgam.follow.%s: %s" % (name, exc.message)
+        raise error.ConfigError(text, hint=exc.hint) from None
+    if not patterns.is_plain:
+        raise error.ConfigError(
+            _(b"amalgam.follow.%s.refs cannot rename") % name,
+            hint=_(b"leave out the colon, and the name after it"),
+        )
+    before, peer = len(repo.unfiltered().changelog), GitPeer(ui, location.url)
+    peer.source.name = name
+    pulling.pull(repo, peer, covers=lambda ref: bool(patterns.target(ref)))
+    count = max(0, len(repo.unfiltered().changelog) - before)
+    is_wanted = wants_serve(ui) or wants_export_on_change(ui)
+    if is_wanted or store.repository.exists():
+        export.export(store)
+    last = Look.read(directory)
+    look = Look(
+        ended=int(time.time()),
+        milliseconds=int((time.monotonic() - started) * 1000),
+        looks=last.looks + 1 if last else 1,
+        changesets=last.changesets + count if last else count,
+    )
+    directory.make(store.placement)
+    content = _FORM.content_of(look)
+    directory.replace(_LAST, content, store.placement, durable=False)
+    with contextlib.suppress(FileNotFoundError):
+        directory.remove(_FAILURE)
+    return count
+
+
+def run(repo: RepoT) -> None:
+    """Run as the background process: look at all that is due, unless one does."""
+    repo = source_of(repo)
+    background.begin(repo, COMMAND)
+    lock = take_exporter_lock(_directory(repo), pulling.opened(repo).placement)
+    if lock is None:
+        return
+    for leader in leaders(repo):
+        if leader.is_due():
+            try:
+                count = follow(repo, leader.name)
+                repo.ui.log(
+                    b"amalgam",
+                    b"followed %s: %d changesets\n",
+                    *(leader.name, count),
+                )
+            except FAILURES as exc:
+                problem = failures.reason_of(exc)
+                text = b"following %s failed: %s\n"
+                repo.ui.log(b"amalgam", text, leader.name, problem)
+    os.close(lock)
+
+
+def handle_request(
+    orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
+) -> bool:
+    """Start a look, if it is time, and let Mercurial answer a request meanwhile."""
+    if names := followed(rctx.repo.ui):
+        _start_if_due(rctx.repo, rctx.repo.ui, names)
+    return orig(rctx, req, res, checkperm)
+
+
+def _start_if_due(repo: RepoT, ui: UiT, names: list[bytes]) -> None:
+    path, now = repo.sharedpath, time.monotonic()
+    if now < _next_check.get(path, 0):
+        return
+    _next_check[path] = now + _CHECK_SECONDS
+    try:
+        repo = source_of(repo)
+        if not any(_leader(repo, name).is_due() for name in names):
+            return
+        store = pulling.opened(repo)
+        store.require_trust()
+        lock = take_exporter_lock(_directory(repo), store.placement)
+        if lock is not None:
+            try:
+                root = os.path.dirname(repo.sharedpath)
+                background.start(repo, root, COMMAND, kept=lock)
+            finally:
+                os.close(lock)
+    except (OSError, error.Abort, error.StorageError) as exc:
+        problem = stringutil.forcebytestr(exc)
+        ui.log(b"amalgam", b"nothing is followed: %s\n", problem)

@@ -1,0 +1,154 @@
+"""Git repositories that a repository follows: by hand, and by a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testlib.environment import git
+from testlib.gitclone import Clone
+from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.webserver import serving, until
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[GitHost]:
+    with git_host(tmp_path / "host") as host:
+        yield host
+
+
+@pytest.fixture
+def leader(host: GitHost) -> HostedRepository:
+    made = host.add("leader.git")
+    for name in ("one", "two"):
+        made.edit("refs/heads/main", name)
+    made.git("branch", "release/1", "main~1")
+    made.git("branch", "wip/x", "main~1")
+    made.git("tag", "-a", "-m", "annotated", "v1", "main~1")
+    return made
+
+
+def follower(tmp_path: Path, leader: HostedRepository, *items: str) -> Clone:
+    made = Clone(tmp_path / "follower")
+    made.hg("init", str(made.root))
+    lines = ["[extensions]", "amalgam =", "[amalgam]", "git.serve = yes"]
+    lines += [f"follow.up = {leader.url}", *items]
+    (made.root / ".hg" / "hgrc").write_text("\n".join(lines) + "\n")
+    return made
+
+
+def bookmarks(clone: Clone) -> dict[str, str]:
+    """Return bookmarks, and the ids of their commits as the git store has them."""
+    lines = clone.hg("bookmarks", "-T", "{bookmark} {node}\n").split("\n")
+    nodes = dict(line.split() for line in lines if line)
+    return {
+        name: clone.hg("log", "-r", node, "-T", "{gitnode}")
+        for name, node in nodes.items()
+    }
+
+
+def heads(leader: HostedRepository) -> dict[str, str]:
+    found = leader.refs().items()
+    return {
+        name.removeprefix("refs/heads/"): oid
+        for name, oid in found
+        if name.startswith("refs/heads/")
+    }
+
+
+def test_branches_lead_bookmarks(tmp_path: Path, leader: HostedRepository) -> None:
+    clone = follower(tmp_path, leader, "follow.up.refs = * refs/tags/* !wip/*")
+    assert clone.hg("git::follow") == "up: 2 new changesets\n"
+    wanted = heads(leader)
+    del wanted["wip/x"]
+    assert bookmarks(clone) == wanted
+    assert clone.hg("log", "-r", "v1", "-T", "{desc}") == "one"
+    assert clone.hg("git::follow", "up") == "up: no new changesets\n"
+    # a rewritten branch, a deleted one, and one that somebody has moved here
+    leader.git("update-ref", "refs/heads/moved", "main~1")
+    clone.hg("git::follow", "-q")
+    clone.hg("bookmark", "-q", "-f", "-r", "main", "moved")
+    leader.git("update-ref", "refs/heads/main", "main~1")
+    leader.edit("refs/heads/main", "instead")
+    leader.git("update-ref", "-d", "refs/heads/release/1")
+    code, output = clone.run("git::follow")
+    assert (code, output.splitlines()) == (
+        0,
+        [
+            "up: 1 new changeset",
+            "bookmark 'moved' is not where up has the branch",
+            "(hg bookmark -f -r up/moved moved)",
+        ],
+    )
+    _code, output = clone.run("admin::amalgam")
+    assert "bookmark 'moved' is not where 'up' has the branch" in output
+    clone.hg("bookmark", "-q", "-f", "-r", "up/moved", "moved")
+    wanted = heads(leader)
+    del wanted["wip/x"]
+    assert bookmarks(clone) == wanted
+    found = json.loads(clone.hg("git::follow", "-T", "json"))
+    assert [(it["name"], it["changesets"], it["moved"]) for it in found] == [
+        ("up", 0, [])
+    ]
+
+
+def test_failures_are_told_and_hold_back_nothing(
+    tmp_path: Path, host: GitHost, leader: HostedRepository
+) -> None:
+    other = host.add("other.git")
+    other.edit("refs/heads/other", "other")
+    clone = follower(tmp_path, leader, f"follow.other = {other.url}")
+    leader.behaviour = Behaviour(status=503)
+    for _look in range(3):
+        code, output = clone.run("git::follow")
+        assert code == 1
+        assert "following up failed: git cannot read" in output
+    assert clone.hg("log", "-T", "{desc}") == "other"
+    code, output = clone.run("admin::amalgam")
+    assert code == 1
+    assert "following 'up' failed 3 times" in output
+    metrics = clone.hg("admin::amalgam", "--metrics")
+    assert 'remote="up"} 3\n' in metrics.partition("follow_failures")[2]
+    leader.behaviour = Behaviour()
+    assert "up: 2 new changesets" in clone.hg("git::follow", "up")
+    assert "nothing is wrong" in clone.hg("admin::amalgam")
+
+
+def test_mistakes_are_named(tmp_path: Path, leader: HostedRepository) -> None:
+    clone = follower(tmp_path, leader, "follow.up.refs = main:trunk")
+    assert clone.run("git::follow") == (
+        1,
+        "following up failed: amalgam.follow.up.refs cannot rename"
+        " (leave out the colon, and the name after it)\n",
+    )
+    assert clone.run("git::follow", "down") == (
+        255,
+        "abort: unknown git repository 'down'\n(known names: up)\n",
+    )
+    off = ("--config", "amalgam.follow.up=")
+    assert clone.run("git::follow", *off) == (
+        255,
+        "config error: no git repository is followed\n(set amalgam.follow.NAME)\n",
+    )
+
+
+def test_a_server_looks_when_it_is_time(
+    tmp_path: Path, leader: HostedRepository
+) -> None:
+    clone = follower(tmp_path, leader, "follow.up.interval = 1")
+    with serving(clone.root) as server:
+
+        def has(name: str) -> bool:
+            server.ask("/?cmd=capabilities")
+            shown = git(tmp_path, "ls-remote", server.url)
+            return heads(leader)[name].encode() in shown
+
+        until(lambda: has("main"))
+        leader.edit("refs/heads/main", "later")
+        until(lambda: has("main"))
+    look = (clone.root / ".hg/amalgam/follow/up/last").read_text()
+    assert "looks" in look
