@@ -53,6 +53,7 @@ Before the first export, nothing is wrong:
     "exists": true,
     "exporter": "off",
     "files": 3,
+    "follows": [],
     "gone": 0,
     "growth_bytes": *, (glob)
     "indexes": [{"bytes": 192, "index": "00changelog", "mapped": true, "mapped_nodes": 3, "node_map_bytes": 8192, "reason": "large-enough", "snapshot_bytes": 192}, {"bytes": 333, "index": "00manifest", "mapped": false, "mapped_nodes": 0, "node_map_bytes": 0, "reason": "inline", "snapshot_bytes": 0}],

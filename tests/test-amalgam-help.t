@@ -147,6 +147,7 @@ Shells complete commands and options by asking Mercurial, which names each once:
   git::bundle
   git::clone-command
   git::export
+  git::follow
   git::id
   git::push
   git::survey

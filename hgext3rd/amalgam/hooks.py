@@ -98,11 +98,6 @@ WRAPS: _Wraps = {
         ("handlewsgirequest", "serve.http:handle_request", _HTTP),
         ("handlewsgirequest", "serve.lfs:handle_request", "hgweb answers git-lfs"),
         ("handlewsgirequest", "serve.ids:handle_request", "hgweb translates ids"),
-        (
-            "handlewsgirequest",
-            "gitpeer.follow:handle_request",
-            "a server follows git repositories",
-        ),
     ),
     _HGWEBDIR_MOD: (
         (

@@ -340,12 +340,44 @@ def test_many_branches_are_no_bookmarks(
     lines = "".join(f"create refs/heads/many/{it} {oid}\n" for it in range(600))
     command = ["git", "update-ref", "--stdin"]
     subprocess.run(command, cwd=project.path, input=lines, text=True, check=True)
+    tagged = "".join(f"create refs/tags/t/{it} heavy\n" for it in range(3))
+    subprocess.run(command, cwd=project.path, input=tagged, text=True, check=True)
     clone = cloned(tmp_path, project)
+    assert clone.hg("log", "-r", "t/2", "-T", "{desc}") == "three"
+    assert oids(project) <= clone.commits()
     assert clone.hg("bookmarks", "-T", "{bookmark} ") == "default "
     output = clone.hg("pull", "-B", "many/7")
     assert "adding remote bookmark many/7" in output
     assert "adding remote bookmark" not in clone.hg("pull")
     assert len((clone.root / ".hg" / "bookmarks").read_text().splitlines()) == 2
+
+
+def test_pulls_of_nothing_are_remembered(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    """As long as no file and no item has changed that they depend on."""
+    clone = cloned(tmp_path, project)
+
+    def shown() -> set[str]:
+        return {*clone.hg("log", "-T", "{node} {phase} {bookmarks}\n").splitlines()}
+
+    before = shown()
+    record = clone.root / ".hg/amalgam/fetched/cinnabar-default.refs.settled"
+    for change in (
+        ("bookmark", "-d", "feature"),
+        ("strip", "--config", "extensions.strip=", "-q", "--no-backup", "merged"),
+        ("phase", "-f", "-d", "-r", "default"),
+    ):
+        clone.hg("pull", "-q")
+        content = record.read_bytes()
+        clone.hg("pull", "-q")
+        assert record.read_bytes() == content
+        clone.hg(*change)
+        clone.hg("pull", "-q")
+        assert shown() == before
+    clone.hg("pull", "-q")
+    suffix = ("--config", "git.branch_bookmark_suffix=-git")
+    assert "adding remote bookmark feature-git" in clone.hg("pull", *suffix)
 
 
 def test_nodes_are_those_of_hg_git(tmp_path: Path) -> None:

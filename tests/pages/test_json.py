@@ -201,6 +201,16 @@ def test_keys_of_push(store: Exported, tmp_path: Path) -> None:
     assert [row["status"] for row in rows] == ["equal", "failed"]
 
 
+def test_keys_of_follow(store: Exported, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "--bare", "leader.git")
+    for name in ("leader", "missing"):
+        place = tmp_path / f"{name}.git"
+        options = ("--config", f"amalgam.follow.{name}={place}")
+        rows = said(store, "git::follow", *options)
+        compare("hg git::follow", rows)
+        assert [bool(row["reason"]) for row in rows] == [name == "missing"]
+
+
 def test_keys_of_survey(exported_template: Exported, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q", "mirror")
     mirror = tmp_path / "mirror"
@@ -269,6 +279,7 @@ def test_keys_of_admin(published: Bundled) -> None:
     assert (rows[-1]["path"], rows[-1]["served"]) == ("", 0)
     store.git("update-ref", "refs/heads/theirs", "refs/heads/default")
     options = ("--repair", "--config", "amalgam.replicate.x=/missing")
+    options += ("--config", "amalgam.follow.y=/missing")
     rows += said(store, "admin::amalgam", *options)
     compare("hg admin::amalgam", rows)
 

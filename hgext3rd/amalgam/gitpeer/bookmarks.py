@@ -31,7 +31,7 @@ MOST = 100
 
 def name_of(ui: UiT, ref: bytes) -> bytes:
     """Return the bookmark of a branch."""
-    return shown(ref.removeprefix(HEADS)) + (_suffix(ui))
+    return shown(ref.removeprefix(HEADS)) + _suffix(ui)
 
 
 def ref_of(ui: UiT, bookmark: bytes) -> bytes:
@@ -72,14 +72,13 @@ def wanted(
     """
     chosen = _option(repo.ui, remote, b"amalgam.bookmarks")
     patterns = stringutil.parselist(chosen) if chosen is not None else None
-    found = {}
+    suffix, bookmarks, found = _suffix(repo.ui), repo._bookmarks, {}
     for ref, node in nodes.items():
-        name = name_of(repo.ui, ref)
-        is_usual = count <= MOST
+        branch = shown(ref.removeprefix(HEADS))
+        name, is_usual = branch + suffix, count <= MOST
         if patterns is not None:
-            branch = shown(ref.removeprefix(HEADS))
             is_usual = any(fnmatch.fnmatchcase(branch, it) for it in patterns)
-        if ref in asked or is_usual or name in repo._bookmarks:
+        if ref in asked or is_usual or name in bookmarks:
             try:
                 scmutil.checknewlabel(repo, name, b"bookmark")
             except error.InputError:

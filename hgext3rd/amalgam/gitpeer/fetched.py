@@ -10,6 +10,7 @@ was just made (``gitstore.git.process``), and only its objects go where they sta
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import os
 import re
@@ -17,7 +18,11 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
 
+from mercurial import error
+
+from .. import metadata
 from ..files import Directory, Unusable
+from ..gitstore import selection
 from ..gitstore.git import layout
 from ..gitstore.git.layout import PACKS
 from ..gitstore.git.process import Git, Owner
@@ -39,8 +44,13 @@ _LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([0-9a-f]{40}|-) (\S+)")
 _SAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _REFS = b".refs"
+_SETTLED = b".settled"
+_SETTLED_TITLE = b"amalgam settled pull 1\n"
+_SETTLED_BYTES = 1 << 10
+# sections that pulls depend on
+_SECTIONS = (b"amalgam", b"experimental", b"git", b"hggit", b"paths", b"phases")
 _NEW = b"refs/new/"
-# more refspecs than these take git longer than whole namespaces
+# more refs than these are fetched by their oids
 _FEW = 500
 # refs that git tells a remote of, to get few objects
 _MOST_HAVES = 500
@@ -101,6 +111,39 @@ class Fetched:
 
         transaction.addfinalize(b"zz-amalgam-refs", write)
 
+    def settled(self, remote: bytes, listing: bytes) -> str:
+        """Return a digest of all that a pull from ``remote`` depends on.
+
+        That is the listing of its refs, the configuration, and the stats of the files
+        of the repository.
+        """
+        repo = self._store.repo
+        with contextlib.suppress(OSError, error.StorageError):
+            it = self._directory.stat(self._file(remote))
+            items = [[*repo.ui.configitems(section)] for section in _SECTIONS]
+            state = selection.state_of(repo)
+            stats = (it.st_ino, it.st_size, it.st_mtime_ns)
+            place = (metadata.__version__, stats, items, state)
+            digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False)
+            digest.update(listing)
+            return digest.hexdigest()
+        return ""
+
+    def is_settled(self, remote: bytes, settled: str) -> bool:
+        """Return whether a pull with this digest has found nothing to do."""
+        with contextlib.suppress(OSError, Unusable):
+            name = self._file(remote) + _SETTLED
+            found = self._directory.tryread(name, _SETTLED_BYTES)
+            return bool(settled) and found == _SETTLED_TITLE + settled.encode()
+        return False
+
+    def keep_settled(self, remote: bytes, settled: str) -> None:
+        """Note that a pull with this digest has found nothing to do."""
+        with contextlib.suppress(OSError, error.StorageError):
+            name, content = self._file(remote) + _SETTLED, settled.encode()
+            content = _SETTLED_TITLE + content
+            self._directory.replace(name, content, self._store.placement, durable=False)
+
     def _file(self, remote: bytes) -> bytes:
         name = _SAFE.sub(lambda it: b"%%%02X" % ord(it[0]), remote)
         return b"%s-%s%s" % (self._store.config.dialect, name, _REFS)
@@ -116,29 +159,35 @@ class Fetched:
 
     @contextlib.contextmanager
     def fetching(
-        self, transport: Transport, names: Sequence[bytes], haves: Iterable[bytes]
+        self,
+        transport: Transport,
+        wanted: Mapping[bytes, bytes],
+        haves: Iterable[bytes],
     ) -> Iterator[tuple[Git, dict[bytes, tuple[bytes, bytes]]]]:
-        """Fetch refs and oids ``names`` for as long as the context lasts.
+        """Fetch ``wanted`` for as long as the context lasts.
 
-        ``haves`` are oids of commits that were fetched before, the most useful ones
-        first. The context yields git that sees all objects, and the targets of each
-        name: itself, and behind tag objects. Names are missing that the remote lost
-        meanwhile.
+        These are names of refs, and oids, with the oids that the remote has shown for
+        them. ``haves`` are oids of commits that were fetched before, the most useful
+        ones first. The context yields git that sees all objects, and the targets of
+        each name: itself, and behind tag objects. Names are missing that the remote
+        lost meanwhile.
         ``RemoteFailureError`` for a part of a history, too.
         """
         with self._staged(haves) as staging:
             if self._repository.exists():
                 staging = staging._replace(lender=self.git)
-            _fetch(transport, staging, names)
-            found = _found(staging)
-            yield staging, {name: found[name] for name in names if name in found}
+            found = _fetched(transport, staging, wanted)
+            yield staging, {name: found[name] for name in wanted if name in found}
 
     def fetch(
-        self, transport: Transport, names: Sequence[bytes], haves: Iterable[bytes]
+        self,
+        transport: Transport,
+        wanted: Mapping[bytes, bytes],
+        haves: Iterable[bytes],
     ) -> dict[bytes, tuple[bytes, bytes]]:
-        """Fetch ``names`` for good, as ``fetching``, under the lock of Mercurial."""
+        """Fetch ``wanted`` for good, as ``fetching``, under the lock of Mercurial."""
         self._repository.set_up()
-        with self.fetching(transport, names, haves) as (staging, found):
+        with self.fetching(transport, wanted, haves) as (staging, found):
             assert staging.directory is not None
             self._take(staging.directory.sub(PACKS))
         self._consolidate()
@@ -196,13 +245,37 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
     return bytes([int(match[1], 16)])
 
 
-def _fetch(transport: Transport, into: Git, names: Sequence[bytes]) -> None:
-    sources = {*names}
-    if len(names) > _FEW:
-        spaces = {b"/".join((*name.split(b"/")[:2], b"*")) for name in names}
-        plain = {name for name in names if b"/" not in name}
+def _fetched(
+    transport: Transport, into: Git, wanted: Mapping[bytes, bytes]
+) -> dict[bytes, tuple[bytes, bytes]]:
+    """Fetch, and return the oid of each name, and the one behind tag objects."""
+    if len(wanted) > _FEW:
+        # git writes a file for each ref that it fetches by name
+        oids = sorted({*wanted.values()})
+        try:
+            _fetch(transport, into, oids)
+        except RemoteFailureError as exc:
+            if exc.kind in (FailureKind.LOGIN, FailureKind.TRANSIENT):
+                raise
+        else:
+            behind = _behind(into, oids)
+            return {
+                name: (oid, behind[oid])
+                for name, oid in wanted.items()
+                if oid in behind
+            }
+    # an old server gives refs only; or one has just lost a ref
+    sources = {*wanted}
+    if len(wanted) > _FEW:
+        spaces = {b"/".join((*name.split(b"/")[:2], b"*")) for name in wanted}
+        plain = {name for name in wanted if b"/" not in name}
         sources = {it for it in spaces if it.startswith(b"refs/")} | plain
     specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
+    _fetch(transport, into, specs)
+    return _found(into)
+
+
+def _fetch(transport: Transport, into: Git, specs: Sequence[bytes]) -> None:
     # always packs; and nothing else is written
     settings = {"fetch.unpackLimit": "1", "transfer.unpackLimit": "1"}
     settings |= {"fetch.writeCommitGraph": "false", "core.logAllRefUpdates": "false"}
@@ -213,18 +286,24 @@ def _fetch(transport: Transport, into: Git, names: Sequence[bytes]) -> None:
 
 
 def _found(git: Git) -> dict[bytes, tuple[bytes, bytes]]:
-    """Return the target of each fetched name, and the one behind tag objects."""
+    """Return the targets of all refs that were fetched by name."""
     listing = ("for-each-ref", "--format=%(objectname) %(refname)", _NEW.decode())
     lines = [line.split(b" ", 1) for line in git.run(*listing).stdout.splitlines()]
-    asked = b"".join(b"%s^{}\n" % oid for oid, _name in lines)
-    args = ("cat-file", "--batch-check=%(objectname)")
-    peeled = git.run(*args, input=asked).stdout.splitlines()
+    behind = _behind(git, [oid for oid, _name in lines])
     found = {}
-    for (oid, name), commit in zip(lines, peeled, strict=True):
+    for oid, name in lines:
         name = name.removeprefix(_NEW)
         is_plain = b"/" not in name  # HEAD, or an oid
-        found[name if is_plain else b"refs/" + name] = oid, commit
+        found[name if is_plain else b"refs/" + name] = oid, behind[oid]
     return found
+
+
+def _behind(git: Git, oids: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return the objects behind tag objects; those without an object are left out."""
+    asked = b"".join(b"%s^{}\n" % oid for oid in oids)
+    args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
+    lines = git.run(*args, input=asked).stdout.splitlines()
+    return {oid: it for oid, it in zip(oids, lines, strict=True) if b" " not in it}
 
 
 def formatted(refs: Mapping[bytes, FetchedRef]) -> bytes:

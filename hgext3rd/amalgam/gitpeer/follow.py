@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mercurial import error
 from mercurial.i18n import _
@@ -38,9 +38,7 @@ from .peer import GitPeer
 from .source import HEADS, address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mercurial.interfaces.types import RepoT, UiT
+    from mercurial.interfaces.types import RepoT
 
     from ..gitstore.store import GitStore
 
@@ -91,7 +89,7 @@ _FORM = docketfile.Form(
 
 
 class Leader(Record):
-    """A git repository that is followed: its configuration, and what was seen of it."""
+    """A git repository that is followed: its configuration, and its last look."""
 
     name: bytes
     url: bytes = b""
@@ -217,8 +215,7 @@ def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> in
             _(b"amalgam.follow.%s.refs cannot rename") % name,
             hint=_(b"leave out the colon, and the name after it"),
         )
-    before, peer = len(repo.unfiltered().changelog), GitPeer(ui, location.url)
-    peer.source.name = name
+    before, peer = len(repo.unfiltered().changelog), GitPeer(ui, location.url, name)
     pulling.pull(repo, peer, covers=lambda ref: bool(patterns.target(ref)))
     count = max(0, len(repo.unfiltered().changelog) - before)
     is_wanted = wants_serve(ui) or wants_export_on_change(ui)
@@ -262,18 +259,10 @@ def run(repo: RepoT) -> None:
     os.close(lock)
 
 
-def handle_request(
-    orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
-) -> bool:
-    """Start a look, if it is time, and let Mercurial answer a request meanwhile."""
-    if names := followed(rctx.repo.ui):
-        _start_if_due(rctx.repo, rctx.repo.ui, names)
-    return orig(rctx, req, res, checkperm)
-
-
-def _start_if_due(repo: RepoT, ui: UiT, names: list[bytes]) -> None:
-    path, now = repo.sharedpath, time.monotonic()
-    if now < _next_check.get(path, 0):
+def start_if_due(repo: RepoT) -> None:
+    """Start a look in the background, if it is time and none is at work."""
+    names, path, now = followed(repo.ui), repo.sharedpath, time.monotonic()
+    if not names or now < _next_check.get(path, 0):
         return
     _next_check[path] = now + _CHECK_SECONDS
     try:
@@ -291,4 +280,4 @@ def _start_if_due(repo: RepoT, ui: UiT, names: list[bytes]) -> None:
                 os.close(lock)
     except (OSError, error.Abort, error.StorageError) as exc:
         problem = stringutil.forcebytestr(exc)
-        ui.log(b"amalgam", b"nothing is followed: %s\n", problem)
+        repo.ui.log(b"amalgam", b"nothing is followed: %s\n", problem)

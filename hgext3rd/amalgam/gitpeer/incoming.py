@@ -58,9 +58,10 @@ def changes(
         missing = [it for it in names if commits[it] not in there]
         if not missing:
             return repo, [], source.close
+        wanted = {it: oids.get(it, it) for it in missing}
         haves = imported.commits(repo.unfiltered().changelog.heads())
         try:
-            with fetched.fetching(source.transport, missing, haves) as (git, found):
+            with fetched.fetching(source.transport, wanted, haves) as (git, found):
                 source.close()
                 tips = {commit for _oid, commit in found.values()}
                 tips = {*pulling.commits_among(git, sorted(tips))}

@@ -47,11 +47,14 @@ class GitPeer(_Peer):
 
     limitedarguments = False
 
-    def __init__(self, ui: UiT, path: Any) -> None:
-        """``path`` is a path object of Mercurial's, or the location itself."""
+    def __init__(self, ui: UiT, path: Any, name: bytes = b"") -> None:
+        """``path`` is a path object of Mercurial's, or the location itself.
+
+        ``name``: as it is followed.
+        """
         self.ui = ui
         self.path = path if hasattr(path, "loc") else None
-        self.source = GitSource(ui, path)
+        self.source = GitSource(ui, path, name)
 
     def lookup(self, key: bytes) -> bytes:
         """Return the node of the changeset ``key``, or the oid of its commit."""

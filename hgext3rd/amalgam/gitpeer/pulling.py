@@ -9,6 +9,7 @@ transaction. A pull that ends early has kept whole batches; the next one goes on
 from __future__ import annotations
 
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from mercurial import bookmarks as bookmod, error, exchange, phases
@@ -16,6 +17,8 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..config import GitConfig
+from ..files import TICK_NS
+from ..gitstore import selection
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
 from ..receive import importing, successors
@@ -169,7 +172,7 @@ class _Import:
         absent = ids - self.fetched.among(ids)
         there = knows({oids[name][1] for name in changed})
         missing = {
-            name: None
+            name: oids[name][0]
             for name in changed
             if (oids[name][1] in absent and oids[name][1] not in there)
             # a tag object
@@ -178,9 +181,7 @@ class _Import:
         if not missing:
             return oids
         try:
-            found = self.fetched.fetch(
-                self._source.transport, [*missing], self._haves()
-            )
+            found = self.fetched.fetch(self._source.transport, missing, self._haves())
         except RemoteFailureError as exc:
             raise failed(self._source, exc) from None
         finally:
@@ -280,8 +281,21 @@ def pull(
     if confirm or (repo.ui.configbool(b"pull", b"confirm") and not repo.ui.plain(b"")):
         _confirm(repo)
     op.trmanager = exchange.transactionmanager(repo, b"pull", source.location)
+    asked, fetched = _asked(source, op), Fetched(opened(repo))
+    remote, settled = remote_name(repo, source), ""
+    if asked is None:
+        settled = fetched.settled(remote, source.listing)
+        if fetched.is_settled(remote, settled):
+            repo.ui.status(_(b"no changes found\n"))
+            op.cgresult = 0
+            return op
     with repo.wlock(), repo.lock():
-        _Pull(repo, source, op).run(_asked(source, op), covers)
+        _Pull(repo, source, op).run(asked, covers)
+    newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
+    # files that change twice in a tick may have the same stats
+    is_old = time.time_ns() - newest > TICK_NS
+    if settled and is_old and fetched.settled(remote, source.listing) == settled:
+        fetched.keep_settled(remote, settled)
     return op
 
 
@@ -362,7 +376,8 @@ class _Pull:
             (phases.public, public),
             (phases.draft, {*nodes.values()} - public),
         ):
-            higher = [it for it in sorted(wanted) if repo[it].phase() > phase]
+            phase_of, rev_of = repo._phasecache.phase, repo.changelog.rev
+            higher = [it for it in sorted(wanted) if phase_of(repo, rev_of(it)) > phase]
             if higher:
                 transaction = self._op.trmanager.transaction()
                 phases.advanceboundary(repo, transaction, phase, higher)
@@ -381,6 +396,8 @@ class _Pull:
         changes: list[tuple[bytes, bytes | None]] = []
         moves = []
         for ref, it in before.items():
+            if there.get(ref) == it.oid:
+                continue
             name = marks.name_of(repo.ui, ref) if ref.startswith(HEADS) else b""
             here = repo._bookmarks.get(name)
             if here is None or not it.node:
@@ -419,10 +436,10 @@ class _Pull:
         wanted = marks.wanted(self._repo, self._remote, branches, asked, count)
         self._op.remotebookmarks = wanted
         exchange._pullbookmarks(self._op)
-        made = sum(marks.name_of(self._repo.ui, it) not in wanted for it in branches)
-        if made and count > marks.MOST:
+        missing = len(branches) - len(wanted)
+        if missing and count > marks.MOST:
             text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")
-            self._repo.ui.status(one_line(text % made))
+            self._repo.ui.status(one_line(text % missing))
 
     def _activate(self, asked: Sequence[bytes] | None) -> None:
         """Make active the bookmark that a clone checks out."""

@@ -15,13 +15,16 @@ from mercurial.i18n import _
 from ..config import GitConfig
 from ..gitstore.git.process import Git
 from ..remote import urls
-from ..remote.transport import RemoteFailureError, Transport, access_of
+from ..remote.transport import (
+    Advertised,
+    RemoteFailureError,
+    Transport,
+    access_of,
+)
 from . import addresses
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
-
-    from ..remote.transport import Advertised
 
 HEAD = b"HEAD"
 HEADS = b"refs/heads/"
@@ -64,7 +67,7 @@ def shown(name: bytes) -> bytes:
 class GitSource:
     """A git repository that is pulled from."""
 
-    def __init__(self, ui: UiT, path: Any) -> None:
+    def __init__(self, ui: UiT, path: Any, name: bytes = b"") -> None:
         """``path`` is a path object of Mercurial's, or the location itself."""
         self.ui = ui
         self.location: bytes = getattr(path, "loc", path)
@@ -72,7 +75,7 @@ class GitSource:
         asking = repositories.get(ui)
         self.repo: RepoT | None = asking() if asking else None
         """The repository that asks."""
-        self.name = b""
+        self.name = name
         """Of the remote that is followed; others are named by ``[paths]``."""
         self.git = Git(GitConfig.from_ui(ui).program)
         self.looked_up: list[bytes] = []
@@ -106,12 +109,20 @@ class GitSource:
         self._bar.update(position, total=total)
 
     @util.propertycache
-    def advertised(self) -> Advertised:
-        """The refs of the remote, as they were when they were asked for first."""
+    def listing(self) -> bytes:
+        """The refs of the remote, when they were asked for first, as git prints them.
+
+        100,000 refs are some 6 MB.
+        """
         try:
-            return self.transport.advertised()
+            return self.transport.listing()
         except RemoteFailureError as exc:
             raise self.failed(exc) from None
+
+    @util.propertycache
+    def advertised(self) -> Advertised:
+        """The refs of the remote, when they were asked for first."""
+        return Advertised.parsed(self.listing)
 
     def ref(self, key: bytes) -> bytes:
         """Return the name of the ref that ``key`` means, or an oid.

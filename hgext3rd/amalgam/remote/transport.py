@@ -13,9 +13,10 @@ import os
 import re
 import selectors
 import signal
+import tempfile
 import time
 from subprocess import DEVNULL, PIPE, TimeoutExpired
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from ..gitstore.git.process import Access, Git
 from ..records import Choice, Record
@@ -142,6 +143,18 @@ class Advertised(Record):
     peeled: dict[bytes, bytes]
     """Targets of tag objects among them, by the same names."""
 
+    @classmethod
+    def parsed(cls, listing: bytes) -> Advertised:
+        """Return the refs that ``git ls-remote --symref`` has printed."""
+        found = cls(b"", {}, {})
+        for match in filter(None, map(_ADVERTISED.fullmatch, listing.split(b"\n"))):
+            if match["target"]:
+                found = found._replace(head=match["target"])
+            else:
+                oids = found.peeled if match["peeled"] else found.oids
+                oids[match["name"]] = match["oid"]
+        return found
+
     def commit(self, name: bytes) -> bytes:
         """Return the target of a ref behind all tag objects; of an oid, itself."""
         return self.peeled.get(name) or self.oids.get(name, name)
@@ -187,24 +200,17 @@ class Transport:
         found = (_LISTED.fullmatch(line) for line in output.split(b"\n"))
         return {match[2]: match[1] for match in found if match}
 
-    def advertised(self) -> Advertised:
-        """Ask the remote for all refs that it shows."""
+    def listing(self) -> bytes:
+        """Ask the remote for all refs that it shows; for ``Advertised.parsed``."""
         code, output, words = self._run(
             self._git, ("ls-remote", "--symref"), (self._remote.url,), {}
         )
         if code:
             raise self._failure(words, code)
-        found = Advertised(b"", {}, {})
-        for match in filter(None, map(_ADVERTISED.fullmatch, output.split(b"\n"))):
-            if match["target"]:
-                found = found._replace(head=match["target"])
-            else:
-                oids = found.peeled if match["peeled"] else found.oids
-                oids[match["name"]] = match["oid"]
-        return found
+        return output
 
     def fetch(
-        self, into: Git, specs: Iterable[bytes], config: dict[str, str]
+        self, into: Git, specs: Sequence[bytes], config: dict[str, str]
     ) -> list[bytes]:
         """Fetch ``specs`` into a repository that this process has made.
 
@@ -213,8 +219,12 @@ class Transport:
         git = into._replace(access=self._git.access)
         args = ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--force"]
         args += ["--no-auto-maintenance", "--no-recurse-submodules"]
-        operands = (self._remote.url, *specs)
-        code, _output, words = self._run(git, args, operands, config)
+        with tempfile.TemporaryFile() as given:
+            given.write(b"".join(b"%s\n" % it for it in specs))
+            given.seek(0)
+            code, _output, words = self._run(
+                git, [*args, "--stdin"], (self._remote.url,), config, given
+            )
         if code:
             raise self._failure(words, code)
         return words
@@ -283,8 +293,12 @@ class Transport:
         args: Iterable[str | bytes],
         operands: Iterable[bytes],
         config: Mapping[str, str],
+        given: IO[bytes] | None = None,
     ) -> tuple[int, bytes, list[bytes]]:
-        """Run git; return its exit code, its output, and its words on stderr."""
+        """Run git; return its exit code, its output, and its words on stderr.
+
+        ``given``: its standard input.
+        """
         access = git.access
         assert access is not None
         with git.start(
@@ -296,7 +310,7 @@ class Transport:
             stderr=PIPE,
             # ssh and credential helpers find no terminal to ask at
             start_new_session=not access.may_ask,
-            stdin=None if access.may_ask else DEVNULL,
+            stdin=given or (None if access.may_ask else DEVNULL),
         ) as process:
             try:
                 output, errors = self._read(process)

@@ -30,6 +30,7 @@ from mercurial.hgweb import request
 
 from ..clonebundles import locations, objectstore, validity
 from ..configitems import is_enabled
+from ..gitpeer import follow
 from ..loading import load
 from ..terminal import printable
 from . import httprequest, lfs, permissions, pktlines, receivepack, uploadpack
@@ -270,8 +271,12 @@ _NOT_SMART = b"only git's smart protocol is served here"
 def handle_request(
     orig: Callable[..., bool], rctx: Any, req: Any, res: Any, checkperm: Any
 ) -> bool:
-    """Answer a request of a git client; leave all others to Mercurial."""
+    """Answer a request of a git client; leave all others to Mercurial.
+
+    Any request lets the repository look at the git repositories that it follows.
+    """
     load(sys.modules[__name__])
+    follow.start_if_due(rctx.repo)
     path = req.dispatchpath or b""
     beside = path.removeprefix(b".git/")
     if not _is_ours(req, beside) or not is_enabled(rctx.repo.ui):
