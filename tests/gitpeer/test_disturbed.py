@@ -131,7 +131,10 @@ def tree_of(project: HostedRepository, name: bytes) -> None:
     project.git("update-ref", MAIN, commit)
 
 
-@pytest.mark.parametrize("name", [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb"])
+@pytest.mark.parametrize(
+    "name",
+    [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb", b".git", b"GIT~1"],
+)
 def test_hostile_trees_write_nothing(tmp_path: Path, name: bytes) -> None:
     with git_host(tmp_path / "host") as host:
         project = host.add("project.git")

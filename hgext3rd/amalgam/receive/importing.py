@@ -125,6 +125,7 @@ def _import(
             memory_bytes=settings.memory_bytes,
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
+            is_of_strangers=True,
         )
         for refusal in made.refused:
             raise refused(refusal)

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
 use dialect::exact::Octopus;
 use dialect::exact::tree::{TreeValue, edits_between};
-use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, subrepositories};
+use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, names, subrepositories};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::hex::hex;
@@ -440,7 +440,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 Some(node) if change.own_blob().is_none() => node,
                 _ => {
                     let content = self.next_content(*blob)?;
-                    let content = match accepted(path, content, true) {
+                    let content = match accepted(self.rules, path, content) {
                         Ok(content) => content,
                         Err(reason) => return Ok(Applied::Refused((reason, path.clone()))),
                     };
@@ -510,14 +510,16 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     }
 }
 
-/// Content of a file, `None` if it is too long; or the reason to refuse it. Files of subrepositories are
-/// read if `is_judged`.
+/// Content of a file, `None` if it is too long; or the reason to refuse it.
 fn accepted(
+    rules: CommitRules,
     path: &[u8],
     content: Option<Buffer>,
-    is_judged: bool,
 ) -> std::result::Result<Buffer, Reason> {
+    if rules.refuses_git && names::makes_repository(path) {
+        return Err(Reason::Path);
+    }
     let content = content.ok_or(Reason::FileSize)?;
-    let are_readable = !is_judged || subrepositories::are_readable(path, &content);
+    let are_readable = rules.is_lenient || subrepositories::are_readable(path, &content);
     if are_readable { Ok(content) } else { Err(Reason::Subrepositories) }
 }

@@ -43,7 +43,8 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
-    let rules = CommitRules::of::<D>(request.is_exact, request.round_trip);
+    let mut rules = CommitRules::of::<D>(request.is_exact, request.round_trip);
+    rules.refuses_git = request.is_of_strangers;
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth).exact(request.is_exact);

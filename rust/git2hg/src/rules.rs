@@ -15,6 +15,8 @@ pub(crate) struct CommitRules {
     pub is_exact: bool,
     /// Whether commits need not come back from their changesets.
     pub is_lenient: bool,
+    /// Whether changesets have no files that make a working copy a git repository.
+    pub refuses_git: bool,
     pub judge: fn(&[u8]) -> JudgedCommit<'_>,
     pub changeset: fn(&[u8], &ChangesetInput<'_>) -> Option<Vec<u8>>,
     pub copies: CopyRule,
@@ -52,7 +54,8 @@ impl CommitRules {
         };
         let (changeset, copies, import) = (D::changeset, D::COPIES, D::IMPORT);
         let is_lenient = import.is_some() && !is_exact && !round_trip;
-        Self { is_exact, is_lenient, judge, changeset, copies, inherited: D::INHERITED, import }
+        let (refuses_git, inherited) = (false, D::INHERITED);
+        Self { is_exact, is_lenient, refuses_git, judge, changeset, copies, inherited, import }
     }
 
     /// Whether a file with this path can be in a changeset; others are left out, or refused.

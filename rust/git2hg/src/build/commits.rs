@@ -530,7 +530,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                         Some(content) => content,
                         None => self.content((path, file), entries[0])?,
                     };
-                    let content = match accepted(path, content, !self.rules.is_lenient) {
+                    let content = match accepted(self.rules, path, content) {
                         Ok(content) => content,
                         Err(reason) => return Ok(Err(Refused((reason, path.into())))),
                     };

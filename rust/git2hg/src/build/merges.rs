@@ -114,7 +114,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
                     } else {
                         late.next(self.room(), self.most_bytes)?
                     };
-                    let content = match accepted(path, content, true) {
+                    let content = match accepted(self.rules, path, content) {
                         Ok(content) => content,
                         Err(reason) => {
                             late.pass_over()?;
