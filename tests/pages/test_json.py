@@ -278,8 +278,8 @@ def test_keys_of_admin(published: Bundled) -> None:
     rows += said(store, "admin::amalgam", "--config", "amalgam.git.refs=nonsense")
     assert (rows[-1]["path"], rows[-1]["served"]) == ("", 0)
     store.git("update-ref", "refs/heads/theirs", "refs/heads/default")
-    options = ("--repair", "--config", "amalgam.replicate.x=/missing")
-    options += ("--config", "amalgam.follow.y=/missing")
+    options = ["--repair", "--config", "amalgam.replicate.x=/missing"]
+    options += ["--config", "amalgam.follow.y=/missing"]
     rows += said(store, "admin::amalgam", *options)
     compare("hg admin::amalgam", rows)
 
