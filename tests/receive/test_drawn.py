@@ -15,10 +15,9 @@ from testlib.gitgrammar import Drawn, Edit as TreeEdit, Entry, Verdict
 pytestmark = pytest.mark.slow
 
 _COMMITS = 60
-MODES = ["cinnabar", "cinnabar-exact"]
 
 
-@pytest.mark.parametrize("name", MODES)
+@pytest.mark.parametrize("name", drawn.MODES)
 def test_drawn_commits_come_back_or_are_refused_for_a_reason(
     name: str, tmp_path: Path
 ) -> None:

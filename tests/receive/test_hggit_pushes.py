@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 from testlib import roundtrip
-from testlib.environment import ROOT, hg
+from testlib.environment import ROOT, git, hg, publish_commits
 from testlib.hggitcommits import Commits
+from testlib.mirrors import ids
+from testlib.pushing import pushable
+from testlib.randomcommits import GitObjects
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +72,56 @@ def test_commits_come_back_from_changesets_alone(tmp_path: Path) -> None:
     assert exact.reasons == {
         "the date cannot be written back as it is": {"odd-date"},
         "git itself refuses the tree": {"unsorted", "duplicate"},
-        # trees of hg-git have no name like .git
-        "Mercurial refuses a path": {"nested-hg", "nested-git"},
+        "Mercurial refuses a path": {"nested-hg"},
     }
+
+
+def test_files_that_hg_git_leaves_out_follow_mercurial_users(tmp_path: Path) -> None:
+    """Once a push has shown them. Files of Mercurial users alone stay out."""
+    with pushable(tmp_path, HGGIT, EXACT) as server:
+        with (server.root / ".hg" / "hgrc").open("a") as file:
+            file.write("[amalgam]\ngit.dialect = hggit\n")
+        store = server.amalgam / "git" / "hggit.git"
+        clone = server.clone()
+        objects = GitObjects(clone.root / ".git")
+        inner = (b"40000", b".git", objects.tree((b"100644", b"a"), (b"100644", b"b")))
+        modules = b"100644", b".gitmodules"
+        first = objects.tree(modules, (b"40000", b"d", objects.tree(inner)))
+        made = [objects.commit(clone.head(), tree=first)]
+        # a directory becomes a file, and a file a directory
+        link = objects.tree((b"160000", b".git", "1" * 40), (b"100644", b"git~1"))
+        second = objects.tree(inner, (b"40000", b"d", link))
+        made.append(objects.commit(made[0], tree=second))
+        again = objects.tree((b"100644", b".git"), (b"40000", b"git~1", link))
+        third = objects.tree(inner, (b"40000", b"d", again))
+        made.append(objects.commit(made[1], tree=third))
+        made.append(objects.commit(made[2], tree=first))
+        clone.pushed(*(f"{oid}:refs/heads/c{at}" for at, oid in enumerate(made)))
+
+        def listed() -> str:
+            server.hg("git::export")
+            node = server.hg("log", "-r", ".", "-T", "{node}")
+            oid = ids(server.root)[node]
+            return git(store, "ls-tree", "-r", "--name-only", oid).decode()
+
+        server.hg("update", "-q", "c3")
+        assert not server.hg("status")
+        (server.root / "d/.git/a").write_text("by hg\n")
+        (server.root / ".gitmodules").write_text("# by hg\n")
+        (server.root / "d/.git/c").write_text("not shown\n")
+        server.hg("commit", "-q", "-A", "-m", "by hg")
+        assert listed() == ".gitmodules\nd/.git/a\nd/.git/b\n"
+        tip = ids(server.root)[server.hg("log", "-r", ".", "-T", "{node}")]
+        for path, content in ("d/.git/a", b"by hg\n"), (".gitmodules", b"# by hg\n"):
+            assert git(store, "show", f"{tip}:{path}") == content
+        server.hg("remove", "d/.git/a", "d/.git/b")
+        server.hg("commit", "-m", "removed")
+        assert listed() == ".gitmodules\n"
+
+        other = tmp_path / "other"
+        hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
+        publish_commits(other)
+        (other / ".hg" / "hgrc").write_text((server.root / ".hg/hgrc").read_text())
+        hg(other, "git::export")
+        assert ids(other) == ids(server.root)
+        server.check()

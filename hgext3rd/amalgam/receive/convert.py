@@ -227,6 +227,12 @@ REASONS = {
         _(b"Mercurial cannot read its subrepositories"),
         _(b"git rebase -i -r START, and there mend .hgsub and .hgsubstate"),
     ),
+    19: RejectReason(
+        b"left-out",
+        _(b"hg-git leaves a file out"),
+        _(b"git rebase -i -r START, and there git mv it"),
+        is_lossy=True,
+    ),
 }
 
 

@@ -41,7 +41,6 @@ impl Dialect for HgGit {
         judge: judge::judge_length,
         texts: |content, settings| ParsedCommit::of(content).texts(settings),
         accepts: import::accepts,
-        accepts_exactly: |path| import::accepts(path) && !paths::is_left_out(path),
         write_commit: |input, history, out| commit::write(out, input, history),
         gitmodules: submodules::gitmodules,
         subrepo_files: submodules::subrepo_files,

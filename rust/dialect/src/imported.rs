@@ -25,8 +25,6 @@ pub struct ImportRules {
     pub texts: fn(&[u8], ImportSettings<'_>) -> ImportedCommit,
     /// Whether a path can be a file in Mercurial. Others are left out.
     pub accepts: fn(&[u8]) -> bool,
-    /// Whether an exact conversion takes a file with this path: trees of its changesets have it.
-    pub accepts_exactly: fn(&[u8]) -> bool,
     /// The commit of a changeset, as [`Dialect::write_commit`](crate::Dialect::write_commit).
     pub write_commit: WriteCommit,
     /// Submodules of a `.gitmodules`; `None` if it is malformed.

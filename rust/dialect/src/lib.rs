@@ -76,7 +76,8 @@ pub trait Dialect: Default + Send + Sync + 'static {
         oid_of(content)
     }
 
-    /// Whether [`Self::edit_tree`] has to know of changes of this file.
+    /// Whether [`Self::edit_tree`] has to know of changes of this file. Trees do not have it from
+    /// manifests, but if the extra [`exact::TREE`] shows it.
     #[must_use]
     fn is_edited(_path: &[u8]) -> bool {
         false
@@ -110,6 +111,12 @@ pub trait Dialect: Default + Send + Sync + 'static {
         false
     }
 
+    /// Paths of files that trees do not have from manifests, see [`Self::is_edited`].
+    #[must_use]
+    fn hides() -> Option<exact::tree::Hides> {
+        Self::INHERITED.map(|_| Self::is_edited as exact::tree::Hides)
+    }
+
     /// Text of the changeset of a commit that [`Self::judge`] accepts, or [`exact::judge`] if
     /// `made` says so; `None` for other contents.
     fn changeset(content: &[u8], made: &ChangesetInput<'_>) -> Option<Vec<u8>>;
@@ -125,14 +132,6 @@ pub struct InheritedFile {
     pub name: &'static [u8],
     /// Files of the root directory that it is made of.
     pub sources: [&'static [u8]; 2],
-}
-
-impl InheritedFile {
-    /// Files of manifests that trees have only if the extra [`exact::TREE`] shows them.
-    #[must_use]
-    pub const fn hidden(self) -> [&'static [u8]; 3] {
-        [self.name, self.sources[0], self.sources[1]]
-    }
 }
 
 /// Kinds of metadata beside commits, for readers of that metadata.

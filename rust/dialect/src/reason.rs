@@ -47,11 +47,13 @@ pub enum Reason {
     CommitSize = 17,
     /// `.hgsub` or `.hgsubstate` that Mercurial cannot read. Only a conversion finds it.
     Subrepositories = 18,
+    /// File that the dialect's trees do not have from manifests.
+    LeftOut = 19,
 }
 
 impl Reason {
     /// All reasons, in order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::MalformedCommit,
         Self::Signature,
         Self::Encoding,
@@ -70,6 +72,7 @@ impl Reason {
         Self::Differs,
         Self::CommitSize,
         Self::Subrepositories,
+        Self::LeftOut,
     ];
 }
 

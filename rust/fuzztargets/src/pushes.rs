@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 use std::io;
 
-use dialect::exact::tree::{TreeStore, TreeValue, edited};
+use dialect::exact::tree::{HiddenFile, TreeStore, TreeValue, edited};
 use dialect::hggit::SubrepoSources;
 use dialect::{
     ChangesetInput, Cinnabar, Decoder, Dialect, ExactCommit, HgGit, ImportSettings, ImportedExtras,
     JudgedCommit, Reason, exact,
 };
-use git2hg::judge::tree;
+use git2hg::judge::tree::{self, TreeRules};
 use git2hg::{PipedDecoder, survey};
 use gitpack::Oid;
 use revlog::{Changeset, Node};
@@ -53,7 +53,7 @@ pub(crate) fn exact_tree(input: &[u8]) {
         changeset.extras().filter(|(key, _)| *key == exact::TREE).last(),
         Some((exact::TREE, &*stored))
     );
-    let _ = edited(&mut OneTree(content), Some(value.root), &[], &[], Some(&value.edits));
+    let _ = edited(&mut OneTree(content), Some(value.root), &[], Some(&value.edits));
 }
 
 struct OneTree<'a>(&'a [u8]);
@@ -63,6 +63,10 @@ impl TreeStore for OneTree<'_> {
 
     fn read(&mut self, _path: &[u8], _oid: Oid) -> Result<Vec<u8>, Infallible> {
         Ok(self.0.to_vec())
+    }
+
+    fn hidden(&mut self, path: &[u8]) -> Result<Option<HiddenFile>, Infallible> {
+        Ok((path.first() == Some(&b'.')).then_some(HiddenFile(None)))
     }
 
     fn write(&mut self, _content: Vec<u8>) -> Oid {
@@ -120,9 +124,9 @@ pub(crate) fn decoder(input: &[u8]) {
 
 /// A tree object. Each finding names one of its entries.
 pub(crate) fn tree(input: &[u8]) {
-    let judged = tree::judge(input, false);
+    let judged = tree::judge(input, TreeRules::default());
     for reason in Reason::ALL {
-        let culprit = tree::culprit(input, reason, false, false);
+        let culprit = tree::culprit(input, reason, false, TreeRules::default());
         assert_eq!(judged.reasons.has(reason), culprit.is_some());
     }
     assert!(judged.directories.iter().all(|(name, _)| !name.contains(&0)));

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
 use dialect::exact::Octopus;
-use dialect::exact::tree::{TreeValue, edits_between};
+use dialect::exact::tree::{TrackedFile, TreeValue, edits_between};
 use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, names, subrepositories};
 use gitpack::Oid;
 use hashbrown::HashMap;
@@ -119,6 +119,23 @@ pub(crate) struct Written {
     pub changesets: ChangesetPairs,
     /// Commits that do not come back from their changesets.
     pub foreign: Vec<Oid>,
+}
+
+/// Stored value of the extra with entries of the tree that manifests do not have, if any. `before`
+/// is the tree of the first parent, `follows` as in [`edits_between`].
+fn tree_value(
+    trees: &GitTrees<impl Write, impl Read>,
+    oid: Oid,
+    (before, root): (Option<Oid>, Oid),
+    follows: &mut impl FnMut(&[u8], Option<TrackedFile>) -> Result<bool>,
+) -> Result<Option<Vec<u8>>> {
+    let mut read = |oid| Ok::<_, Error>(trees.get(oid)?.content.clone());
+    let edits = edits_between(before, Some(root), follows, &mut read)?;
+    if edits.is_empty() {
+        return Ok(None);
+    }
+    let stored = TreeValue { root, edits }.stored();
+    stored.map(Some).ok_or(Error::TooManyFiles(oid))
 }
 
 /// Builder of changesets, commit by commit.
@@ -291,7 +308,12 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
         let pair = [node_of(0), node_of(1)];
         let manifest = self.manifests.node(made.manifest);
-        let tree_value = self.tree_value(commit.oid, parents.first(), tree, &[])?;
+        let tree_value = if self.rules.is_exact {
+            let trees = (parents.first().map(|parent| parent.tree), tree);
+            tree_value(self.trees, commit.oid, trees, &mut |_, _| Ok(true))?
+        } else {
+            None
+        };
         let (oid, tree_value) = (commit.oid, tree_value.as_deref());
         let exact = ExactCommit { oid, tree, parents: &commit.parents, tree_value, octopus };
         let exact = self.rules.is_exact.then_some(exact);
@@ -319,27 +341,6 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         self.changesets.push(&bytes)?;
         self.written.push(node);
         Ok(())
-    }
-
-    /// Stored value of the extra with entries of the tree that manifests do not have, if any.
-    fn tree_value(
-        &self,
-        oid: Oid,
-        parent: Option<&Converted>,
-        root: Oid,
-        hidden: &[&[u8]],
-    ) -> Result<Option<Vec<u8>>> {
-        if !self.rules.is_exact {
-            return Ok(None);
-        }
-        let mut read = |oid| Ok::<_, Error>(self.trees.get(oid)?.content.clone());
-        let before = parent.map(|parent| parent.tree);
-        let edits = edits_between(before, Some(root), hidden, &mut read)?;
-        if edits.is_empty() {
-            return Ok(None);
-        }
-        let stored = TreeValue { root, edits }.stored();
-        stored.map(Some).ok_or(Error::TooManyFiles(oid))
     }
 
     /// Writes the changegroup, and returns the changesets.

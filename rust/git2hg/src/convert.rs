@@ -47,7 +47,7 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     rules.refuses_git = request.is_of_strangers;
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
-    let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth).exact(request.is_exact);
+    let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, eighth).with_rules(rules.trees());
     if rules.is_lenient {
         trees = trees.lenient();
     }
@@ -131,11 +131,6 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
             for changes in changes {
                 let Some((commit, after)) = rest.split_first() else { break };
                 rest = after;
-                if let Some(path) = changes.left_out().filter(|_| !self.builder.is_lenient()) {
-                    let refused = Some((Reason::Path, path));
-                    self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
-                    break;
-                }
                 if let Some((reason, path)) = self.builder.add(commit, &changes)? {
                     let refused = Some((reason, &*path));
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;

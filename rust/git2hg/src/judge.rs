@@ -19,7 +19,7 @@ use crate::judge::reasons::MOST_DETAIL;
 use crate::judge::trees::Trees;
 use crate::read::trees::GitTrees;
 use crate::rules::CommitRules;
-use dialect::exact::tree::edits_between;
+use dialect::exact::tree::{TrackedFile, edits_between};
 use dialect::{JudgedCommit, MOST_PARENTS, Reason};
 
 /// Commits to be judged, parents before children.
@@ -111,7 +111,7 @@ impl Judge {
         mut tick: impl FnMut(usize, usize) -> Result<()>,
     ) -> Result<Verdicts> {
         let Self { commits, details, outside, .. } = self;
-        let mut trees = Trees::new(git.is_exact());
+        let mut trees = Trees::new(git.rules());
         for tree in commits.iter().filter_map(|commit| commit.tree) {
             trees.add(tree)?;
         }
@@ -195,13 +195,16 @@ impl Verdicts {
                 (None, Parent::New(number)) => self.commits[number as usize].tree,
                 (None, Parent::Accepted | Parent::Unknown) => None,
             };
-            let hidden = rules.hidden_changes(git, before, tree, |_, _, _| Ok(true))?;
-            let may_be_odd = parent.is_some() || !hidden.is_empty() || {
-                [before, Some(tree)].iter().flatten().any(|tree| self.trees.has_extra(tree))
+            // a first parent's tree shows the hidden files of its manifest
+            let hides = rules.hides;
+            let mut follows = |path: &[u8], before: Option<TrackedFile>| {
+                Ok(before.is_some() || !hides.is_some_and(|hides| hides(path)))
             };
+            let may_be_odd = parent.is_some()
+                || [before, Some(tree)].iter().flatten().any(|tree| self.trees.has_extra(tree));
             if may_be_odd {
                 let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.clone());
-                let edits = edits_between(before, Some(tree), &hidden, &mut read)?;
+                let edits = edits_between(before, Some(tree), &mut follows, &mut read)?;
                 count += u64::from(!edits.is_empty());
             }
         }

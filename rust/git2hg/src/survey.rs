@@ -140,7 +140,7 @@ pub fn survey<D: Dialect>(
         count += 1;
         told(SurveyStage::Commits, count, 0)?;
     }
-    let git = GitTrees::new(requests, answers, KEPT_BYTES).exact(is_exact);
+    let git = GitTrees::new(requests, answers, KEPT_BYTES).with_rules(rules.trees());
     let tick = |done, total| told(SurveyStage::Trees, done, total);
     let verdicts = judge.verdicts(&git, usize::MAX, tick)?;
     let mut findings: Vec<Finding> = Vec::new();

@@ -42,7 +42,6 @@ use crate::error::{Error, Result};
 use crate::progress::{ConversionStage, ConversionWatch};
 use crate::read::trees::GitTrees;
 use crate::request::ConversionRequest;
-use crate::rules::CommitRules;
 
 /// Exports the changesets of the changegroup from `start` on in `file`. They have to give the
 /// commits of `expected`. Returns the first fault.
@@ -213,8 +212,7 @@ fn changeset<D: Dialect>(
     let first = manifests.first().copied().unwrap_or(Node::NULL);
     let root = if is_exact {
         let value = TreeValue::of(&changeset);
-        let hidden: Vec<&[u8]> = CommitRules::of::<D>(true, true).hidden().collect();
-        roots.exact(changeset.manifest, (first, before), (value.as_ref(), &hidden), trees)?
+        roots.exact(changeset.manifest, (first, before), (value.as_ref(), D::hides()), trees)?
     } else {
         roots.of(changeset.manifest, first, trees)?
     };

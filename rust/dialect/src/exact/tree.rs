@@ -79,6 +79,9 @@ const fn mode_of(flag: Flag) -> &'static [u8] {
 /// File of a directory or of a tree: its flag and its blob.
 pub type TrackedFile = (Flag, Oid);
 
+/// Returns whether trees do not have a file with this path from manifests.
+pub type Hides = fn(&[u8]) -> bool;
+
 /// Changed file with its path; `None` if it is removed.
 pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
 
@@ -184,10 +187,10 @@ impl Entries {
 
     /// Applies an edit of the extra. `None` if it would change a file, or a directory with entries.
     /// A hidden file may become the manifest's, or go.
-    fn edit(&mut self, edit: &ExtraEdit, hidden: Option<HiddenFile<'_>>) -> Option<()> {
+    fn edit(&mut self, edit: &ExtraEdit, hidden: Option<HiddenFile>) -> Option<()> {
         let ExtraEdit { mode, name, oid } = edit;
         let before = self.kind(name);
-        let is_hidden = hidden.is_some() && matches!(before, None | Some(TreeEntryKind::File(_)));
+        let is_hidden = hidden.is_some() && before != Some(TreeEntryKind::Directory);
         if &**mode == REMOVAL {
             return self
                 .0
@@ -198,7 +201,7 @@ impl Entries {
         let kind = kind_of(mode, oid)?;
         let fits = match (before, kind) {
             (_, TreeEntryKind::File(flag))
-                if is_hidden && hidden.and_then(|hidden| hidden.file) == Some((flag, *oid)) =>
+                if is_hidden && hidden.and_then(|hidden| hidden.0) == Some((flag, *oid)) =>
             {
                 true
             }
@@ -424,30 +427,46 @@ pub trait TreeStore {
 
     /// Keeps a tree, and returns its id.
     fn write(&mut self, content: Vec<u8>) -> Oid;
+
+    /// The file of the manifest at a path that trees do not have from manifests; `None` for others.
+    ///
+    /// # Errors
+    ///
+    /// That it cannot be read.
+    fn hidden(&mut self, path: &[u8]) -> Result<Option<HiddenFile>, Self::Error>;
 }
 
-/// File in the root directory of a manifest that its tree does not have by itself.
+/// The file of a manifest at a path, if the manifest has it.
 #[derive(Clone, Copy, Debug)]
-pub struct HiddenFile<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// The file, if the manifest has it.
-    pub file: Option<TrackedFile>,
-}
+pub struct HiddenFile(pub Option<TrackedFile>);
 
-impl HiddenFile<'_> {
-    /// Whether a tree has the file of its manifest.
-    #[must_use]
-    pub fn is_shown(&self, entries: &TreeEntries) -> bool {
-        let shown = entries.get(self.name).and_then(file_of);
-        shown.is_some() && shown == self.file
+/// The file at a path of the tree `root`.
+///
+/// # Errors
+///
+/// The errors of `store`.
+pub fn file_at<S: TreeStore>(
+    store: &mut S,
+    root: Option<Oid>,
+    path: &[u8],
+) -> Result<Option<TrackedFile>, S::Error> {
+    let (mut at, mut start) = (root, 0_usize);
+    while let Some(oid) = at.filter(|oid| *oid != Oid::EMPTY_TREE) {
+        let entries = store.read(&path[..start.saturating_sub(1)], oid)?;
+        let entries = Entries::parse(&entries).unwrap_or_default();
+        let Some(end) = memchr::memchr(b'/', &path[start..]) else {
+            return Ok(entries.0.get(&path[start..]).and_then(file_of));
+        };
+        at = entries.directory(&path[start..start + end]);
+        start += end + 1;
     }
+    Ok(None)
 }
 
 /// Tree that is made of `base`, the tree of the first parent, by changes of files, ascending by
 /// path, and by edits of the extra. `None` if it has no entries.
 ///
-/// Edits may show hidden files. Their changes count if the first parent's tree shows them.
+/// Edits may show hidden files. Changes of these are given if the first parent's tree shows them.
 ///
 /// # Errors
 ///
@@ -456,17 +475,16 @@ pub fn edited<S: TreeStore>(
     store: &mut S,
     base: Option<Oid>,
     changes: &[FileEdit<'_>],
-    hidden: &[HiddenFile<'_>],
     edits: Option<&DirectoryEdits>,
 ) -> Result<Option<Oid>, TreeProblem<S::Error>> {
-    directory(store, &mut Vec::new(), base, (changes, hidden), edits)
+    directory(store, &mut Vec::new(), base, changes, edits)
 }
 
 fn directory<S: TreeStore>(
     store: &mut S,
     path: &mut Vec<u8>,
     base: Option<Oid>,
-    (changes, hidden): (&[FileEdit<'_>], &[HiddenFile<'_>]),
+    changes: &[FileEdit<'_>],
     edits: Option<&DirectoryEdits>,
 ) -> Result<Option<Oid>, TreeProblem<S::Error>> {
     let mut entries = match base {
@@ -498,7 +516,7 @@ fn directory<S: TreeStore>(
         path.extend_from_slice(name);
         let edits = edits.and_then(|edits| edits.below.get(name));
         // changes of one directory are in a row
-        let below = (&changes[from..to], &[][..]);
+        let below = &changes[from..to];
         let made = directory(store, path, entries.directory(name), below, edits)?;
         path.truncate(len);
         // a directory of the extra alone does not replace a file
@@ -515,7 +533,13 @@ fn directory<S: TreeStore>(
         }
     }
     for edit in edits.iter().flat_map(|edits| &edits.edits) {
-        let hidden = hidden.iter().find(|hidden| *hidden.name == *edit.name).copied();
+        let len = path.len();
+        if len > 0 {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&edit.name);
+        let hidden = store.hidden(path).map_err(TreeProblem::Unreadable)?;
+        path.truncate(len);
         entries.edit(edit, hidden).ok_or(TreeProblem::Unfit)?;
     }
     if entries.0.is_empty() {
@@ -525,16 +549,27 @@ fn directory<S: TreeStore>(
 }
 
 /// Edits that the tree `new` needs beside the changes of files from `old`, the tree of the first
-/// parent. Equal directories are not read. Changes of the files `hidden` in the root directory do
-/// not count.
+/// parent. Equal directories are not read.
+///
+/// `follows` returns whether a change at a path comes from the manifest. It gets the path, and the
+/// file there in the tree of the first parent.
 ///
 /// # Errors
 ///
-/// The errors of `read`, which gets the id of a tree.
+/// The errors of `follows`, and of `read`, which gets the id of a tree.
 pub fn edits_between<E>(
     old: Option<Oid>,
     new: Option<Oid>,
-    hidden: &[&[u8]],
+    follows: &mut impl FnMut(&[u8], Option<TrackedFile>) -> Result<bool, E>,
+    read: &mut impl FnMut(Oid) -> Result<Vec<u8>, E>,
+) -> Result<DirectoryEdits, E> {
+    differences(&mut Vec::new(), (old, new), follows, read)
+}
+
+fn differences<E>(
+    path: &mut Vec<u8>,
+    (old, new): (Option<Oid>, Option<Oid>),
+    follows: &mut impl FnMut(&[u8], Option<TrackedFile>) -> Result<bool, E>,
     read: &mut impl FnMut(Oid) -> Result<Vec<u8>, E>,
 ) -> Result<DirectoryEdits, E> {
     let mut found = DirectoryEdits::default();
@@ -558,22 +593,24 @@ pub fn edits_between<E>(
         if let Some(entry) = before {
             computed.0.insert(name.clone(), entry.clone());
         }
-        let kinds = (one.kind(name), two.kind(name));
-        // a file takes the place of a directory
-        if !matches!(kinds.1, Some(TreeEntryKind::File(_)))
-            && (one.directory(name).is_some() || two.directory(name).is_some())
-        {
-            let below = edits_between(one.directory(name), two.directory(name), &[], read)?;
+        let len = path.len();
+        if len > 0 {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        let file = after.and_then(file_of);
+        let is_followed = follows(path, before.and_then(file_of))?;
+        let both = (one.directory(name), two.directory(name));
+        // a file of the manifest takes the place of a directory
+        if !(file.is_some() && is_followed) && (both.0.is_some() || both.1.is_some()) {
+            let below = differences(path, both, follows, read)?;
             if !below.is_empty() {
                 found.below.insert(name.clone(), below);
             }
-            computed.set_directory(name, two.directory(name));
+            computed.set_directory(name, both.1);
         }
-        let file = match (kinds.1, after) {
-            (Some(TreeEntryKind::File(flag)), Some((_, oid))) => Some((flag, *oid)),
-            _ => None,
-        };
-        if !hidden.contains(&&**name) {
+        path.truncate(len);
+        if is_followed {
             computed.set_file(name, file);
         }
         if computed.0.get(name) != after {
@@ -595,7 +632,11 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Memory(HashMap<Oid, Vec<u8>>);
+    struct Memory(HashMap<Oid, Vec<u8>>, BTreeMap<Vec<u8>, TrackedFile>);
+
+    fn is_hidden(path: &[u8]) -> bool {
+        names(path).any(|name| name == b"c")
+    }
 
     impl TreeStore for Memory {
         type Error = std::convert::Infallible;
@@ -610,6 +651,10 @@ mod tests {
                 Oid::from_bytes(digest_one(Message { head: head.as_bytes(), body: &content }));
             self.0.insert(oid, content);
             oid
+        }
+
+        fn hidden(&mut self, path: &[u8]) -> Result<Option<HiddenFile>, Self::Error> {
+            Ok(is_hidden(path).then(|| HiddenFile(self.1.get(path).copied())))
         }
     }
 
@@ -684,13 +729,26 @@ mod tests {
             let mut store = Memory::default();
             store.write(Vec::new());
             let (old, new) = (written(&mut store, &old), written(&mut store, &new));
+            // trees have hidden files as the manifest has them once an edit has shown them
+            let mut of_manifest = BTreeMap::new();
+            files(&store, new, b"", &mut of_manifest);
+            store.1 = of_manifest;
+            let mut follows = |path: &[u8], before: Option<TrackedFile>| {
+                Ok(!is_hidden(path) || before.is_some())
+            };
             let mut read = |oid: Oid| Ok::<_, std::convert::Infallible>(store.0[&oid].clone());
-            let Ok(edits) = edits_between(Some(old), Some(new), &[], &mut read);
+            let Ok(edits) = edits_between(Some(old), Some(new), &mut follows, &mut read);
             let changes = changes(&store, old, new);
-            let changes: Vec<_> = changes.iter().map(|(path, file)| (&**path, *file)).collect();
+            let mut shown = BTreeMap::new();
+            files(&store, old, b"", &mut shown);
+            let changes: Vec<_> = changes
+                .iter()
+                .filter(|(path, _)| !is_hidden(path) || shown.contains_key(path))
+                .map(|(path, file)| (&**path, *file))
+                .collect();
             let value = stored(new, edits);
             let edits = (!value.edits.is_empty()).then_some(&value.edits);
-            let back = edited(&mut store, Some(old), &changes, &[], edits).expect("fits");
+            let back = edited(&mut store, Some(old), &changes, edits).expect("fits");
             prop_assert_eq!(back.unwrap_or(Oid::EMPTY_TREE), new);
         }
 
@@ -709,7 +767,7 @@ mod tests {
                 let name = name.as_bytes().into();
                 edits.at(path.as_bytes(), &mut 99).expect("is short").edits.push(ExtraEdit { mode, name, oid });
             }
-            if let Ok(Some(new)) = edited(&mut store, Some(old), &[], &[], Some(&edits)) {
+            if let Ok(Some(new)) = edited(&mut store, Some(old), &[], Some(&edits)) {
                 prop_assert_eq!(changes(&store, old, new), Changes::new());
             }
         }

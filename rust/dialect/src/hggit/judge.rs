@@ -57,6 +57,9 @@ fn back(content: &[u8], (tree, parents): (Oid, &[Oid])) -> Option<Vec<u8>> {
 
 /// The first part of a commit that another commit has not.
 fn difference<'a>(content: &'a [u8], other: &[u8]) -> (Reason, &'a [u8]) {
+    if memchr::memmem::find(content, b"\n\n").is_none() {
+        return (Reason::MalformedCommit, b"");
+    }
     let (one, two) = (CommitFields::of(content), CommitFields::of(other));
     for name in [&b"author"[..], b"committer"] {
         let (was, is) = (one.value(name), two.value(name));
@@ -162,6 +165,7 @@ mod tests {
             (WHO.replace("+0000", "-0000") + "\nm\n", Reason::Date),
             (WHO.replace("A <a@x>", " A <a@x>") + "\nm\n", Reason::Identity),
             ("author A\n\nm\n".to_owned(), Reason::Identity),
+            (WHO.to_owned(), Reason::MalformedCommit),
         ] {
             assert_eq!(reason(1, &rest), Some(expected), "{rest}");
         }

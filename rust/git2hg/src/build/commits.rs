@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dialect::hggit::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use dialect::{
     ChangesetHistory, CommitInput, CopySource, ImportRules, ImportSettings, ImportedCommit,
-    ImportedExtras, ParentCommit, Unreadable, exact,
+    ImportedExtras, ParentCommit, Unreadable, exact, exact::tree::TrackedFile,
 };
 use gitpack::Oid;
 use parallel::Buffer;
@@ -235,7 +235,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let root = changes.root.or(above.map(|facts| facts.root)).unwrap_or_default();
         let files = self.changed_files(changes, parents.first(), root)?;
         let (tree, links) = (commit.tree_or_empty(), Vec::new());
-        let is_odd = changes.is_odd || changes.left_out.is_some();
+        let hides = |change: &Change| self.rules.hides.is_some_and(|hides| hides(&change.path));
+        let is_odd = changes.is_odd || changes.files.iter().any(hides);
         let mut of =
             ImportedTree { texts: &texts, files: &files, tree, root, commit, links, is_odd };
         let mut second = if parents.len() > 1 { parents.pop() } else { None };
@@ -417,10 +418,23 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let ImportedTree { texts, commit, tree, .. } = of;
         let rules = self.imports.as_ref().ok_or_else(no_rules)?.rules;
         let listed: Vec<&[u8]> = listed.iter().map(|path| &**path).collect();
-        let hidden = self.hidden(parents[0], manifest_before, *tree)?;
         let mut tree_value = None;
-        if of.is_odd || !hidden.is_empty() {
-            tree_value = self.tree_value(commit.oid, parents[0], *tree, &hidden)?;
+        if of.is_odd && self.rules.is_exact {
+            let (hides, git) = (self.rules.hides, self.trees);
+            let mut follows = |path: &[u8], before: Option<TrackedFile>| {
+                if !hides.is_some_and(|hides| hides(path)) {
+                    return Ok(true);
+                }
+                // the manifest decides a hidden file once the tree has it
+                match (entry(manifest_before, path), before) {
+                    (Some((node, flag)), Some((shown, blob))) if flag == shown => {
+                        Ok(self.history()?.content(path, node)?.blob == blob)
+                    }
+                    _ => Ok(false),
+                }
+            };
+            let trees = (parents[0].map(|parent| parent.tree), *tree);
+            tree_value = super::tree_value(git, commit.oid, trees, &mut follows)?;
         }
         let manifest = self.manifests.node(*manifest);
         let write = |texts: &ImportedCommit, commit: Option<&[u8]>| {
@@ -442,7 +456,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let has_commit = (rules.write_commit)(&input, &history, &mut content);
         let comes_back = matches!(has_commit, Ok(true)) && content == commit.content;
         if !self.rules.is_exact {
-            if !comes_back || of.is_odd || !hidden.is_empty() {
+            if !comes_back || of.is_odd {
                 self.foreign.push(commit.oid);
             }
             return Ok(text);
@@ -458,22 +472,6 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let head = (*tree, &*commit.parents);
         let value = exact::commit_value(commit.oid, &commit.content, &changeset, head);
         Ok(write(&texts, Some(&value)))
-    }
-
-    /// As [`CommitRules::hidden_changes`](crate::rules::CommitRules::hidden_changes). The parent has
-    /// this manifest.
-    fn hidden(
-        &mut self,
-        parent: Option<&Converted>,
-        manifest: &[u8],
-        tree: Oid,
-    ) -> Result<Vec<&'static [u8]>> {
-        let (rules, trees) = (self.rules, self.trees);
-        let before = parent.map(|parent| parent.tree);
-        rules.hidden_changes(trees, before, tree, |name, shown, blob| {
-            let Some((node, flag)) = entry(manifest, name) else { return Ok(false) };
-            Ok(flag == shown && self.history()?.content(name, node)?.blob == blob)
-        })
     }
 
     /// Makes the file revisions and the manifest of one changeset.

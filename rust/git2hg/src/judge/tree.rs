@@ -7,7 +7,7 @@ use gitpack::Oid;
 use gitpack::tree::entry_order;
 use std::cmp::Ordering;
 
-use dialect::exact::tree as exact;
+use dialect::exact::tree::{self as exact, Hides};
 use dialect::names;
 
 use crate::judge::reasons::TreeReasons;
@@ -28,13 +28,23 @@ pub struct JudgedTree<'a> {
     pub longest_file: usize,
 }
 
-/// Judges the content of a tree. `is_exact`: extras keep entries that a manifest does not have.
+/// Which trees commits may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TreeRules {
+    /// Whether extras keep entries that a manifest does not have.
+    pub is_exact: bool,
+    /// Paths of files that trees do not have from manifests. Without extras, no commit may have
+    /// them.
+    pub hides: Option<Hides>,
+}
+
+/// Judges the content of a tree.
 #[must_use]
-pub fn judge(content: &[u8], is_exact: bool) -> JudgedTree<'_> {
+pub fn judge(content: &[u8], rules: TreeRules) -> JudgedTree<'_> {
     let mut judged = JudgedTree::default();
     let JudgedTree { reasons, directories, longest_file } = &mut judged;
     walk(
-        (content, is_exact),
+        (content, rules),
         |entry| {
             if exact::is_directory(entry.mode) {
                 directories.push((entry.name, entry.oid));
@@ -58,17 +68,15 @@ pub fn judge(content: &[u8], is_exact: bool) -> JudgedTree<'_> {
 ///
 /// `None` if the tree itself does not have this reason.
 #[must_use]
-pub fn culprit(content: &[u8], reason: Reason, is_root: bool, is_exact: bool) -> Option<&[u8]> {
+pub fn culprit(content: &[u8], reason: Reason, is_root: bool, rules: TreeRules) -> Option<&[u8]> {
     let mut first = None;
     walk(
-        (content, is_exact),
+        (content, rules),
         |_| {},
         |found| {
             let (is_same, name) = match found {
                 Found::Reason(other, name) => (other == reason, name),
-                Found::FileName(of_name, name) => {
-                    (reason == Reason::Path && of_name.refuse(is_root), name)
-                }
+                Found::FileName(of_name, name) => (of_name.has_at(is_root, reason), name),
                 Found::Extra => return,
             };
             if is_same {
@@ -89,10 +97,11 @@ enum Found<'a> {
 }
 
 fn walk<'a>(
-    (content, is_exact): (&'a [u8], bool),
+    (content, rules): (&'a [u8], TreeRules),
     mut keep: impl FnMut(&TreeEntry<'a>),
     mut report: impl FnMut(Found<'a>),
 ) {
+    let is_exact = rules.is_exact;
     let mut before: Option<(&[u8], bool)> = None;
     let mut files = FileNames::default();
     let mut rest = content;
@@ -122,7 +131,7 @@ fn walk<'a>(
             if !is_plain {
                 report(Found::Extra);
             }
-            let of_name = TreeReasons::of_name(name);
+            let of_name = TreeReasons::of_name(name, rules);
             if !is_directory && !of_name.is_empty() {
                 report(Found::FileName(of_name, name));
             }
@@ -223,6 +232,8 @@ mod tests {
 
     use super::*;
 
+    const PLAIN: TreeRules = TreeRules { is_exact: false, hides: None };
+
     fn tree(entries: &[(&str, &str)]) -> Vec<u8> {
         let entry = |(mode, name): &(&str, &str)| {
             [mode.as_bytes(), b" ", name.as_bytes(), b"\0", &[7; 20]].concat()
@@ -231,7 +242,7 @@ mod tests {
     }
 
     fn reason(entries: &[(&str, &str)]) -> Option<Reason> {
-        judge(&tree(entries), false).reasons.of_root()
+        judge(&tree(entries), PLAIN).reasons.of_root()
     }
 
     #[test]
@@ -243,10 +254,10 @@ mod tests {
             ("120000", "b0"),
             ("100644", "c d"),
         ]);
-        let judged = judge(&content, false);
+        let judged = judge(&content, PLAIN);
         assert_eq!(judged.reasons.of_root(), None);
         assert_eq!(judged.directories, [(&b"b"[..], Oid::from_bytes([7; 20]))]);
-        assert_eq!(judge(b"", false).reasons.of_root(), None);
+        assert_eq!(judge(b"", PLAIN).reasons.of_root(), None);
     }
 
     #[test]
@@ -266,11 +277,11 @@ mod tests {
             assert_eq!(reason(entries), Some(expected), "{entries:?}");
         }
         let empty = [&b"40000 d\0"[..], Oid::EMPTY_TREE.as_bytes()].concat();
-        assert_eq!(judge(&empty, false).reasons.of_root(), Some(Reason::EmptyDirectory));
+        assert_eq!(judge(&empty, PLAIN).reasons.of_root(), Some(Reason::EmptyDirectory));
         let null = [&b"100644 d\0"[..], &[0; 20]].concat();
-        assert_eq!(judge(&null, false).reasons.of_root(), Some(Reason::MalformedTree));
+        assert_eq!(judge(&null, PLAIN).reasons.of_root(), Some(Reason::MalformedTree));
         let cut = tree(&[("100644", "a")]);
-        assert_eq!(judge(&cut[..20], false).reasons.of_root(), Some(Reason::MalformedTree));
+        assert_eq!(judge(&cut[..20], PLAIN).reasons.of_root(), Some(Reason::MalformedTree));
     }
 
     #[test]
@@ -295,11 +306,11 @@ mod tests {
     #[test]
     fn the_culprit_is_named() {
         let content = tree(&[("100644", "a"), ("160000", "s"), ("160000", "t")]);
-        assert_eq!(culprit(&content, Reason::Submodule, true, false), Some(&b"s"[..]));
-        assert_eq!(culprit(&content, Reason::Path, true, false), None);
+        assert_eq!(culprit(&content, Reason::Submodule, true, PLAIN), Some(&b"s"[..]));
+        assert_eq!(culprit(&content, Reason::Path, true, PLAIN), None);
         let content = tree(&[("100644", "\u{feff}")]);
-        assert_eq!(culprit(&content, Reason::Path, true, false), Some("\u{feff}".as_bytes()));
-        assert_eq!(culprit(&content, Reason::Path, false, false), None);
+        assert_eq!(culprit(&content, Reason::Path, true, PLAIN), Some("\u{feff}".as_bytes()));
+        assert_eq!(culprit(&content, Reason::Path, false, PLAIN), None);
     }
 
     proptest! {
@@ -322,11 +333,11 @@ mod tests {
 
         #[test]
         fn any_content_is_judged(mut content: Vec<u8>) {
-            let _ = judge(&content, false);
+            let _ = judge(&content, PLAIN);
             content.splice(..0, *b"100644 a\0");
-            let judged = judge(&content, false);
+            let judged = judge(&content, PLAIN);
             for reason in Reason::ALL {
-                prop_assert_eq!(judged.reasons.has(reason), culprit(&content, reason, false, false).is_some());
+                prop_assert_eq!(judged.reasons.has(reason), culprit(&content, reason, false, PLAIN).is_some());
             }
         }
     }

@@ -9,7 +9,7 @@ use revlog::manifest::MAX_DEPTH;
 
 use crate::error::{Error, Result};
 use crate::judge::reasons::{MOST_DETAIL, TreeReasons};
-use crate::judge::tree::{LONGEST_PATH, culprit, judge, not_a_tree};
+use crate::judge::tree::{LONGEST_PATH, TreeRules, culprit, judge, not_a_tree};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, GitTrees, entries, kind_of};
 use dialect::Reason;
 
@@ -33,7 +33,7 @@ pub(crate) struct Trees {
     name_lens: Vec<u16>,
     numbers: HashTable<u32>,
     hashing: DefaultHashBuilder,
-    is_exact: bool,
+    rules: TreeRules,
 }
 
 /// Extent of a tree. Both numbers stop at [`u16::MAX`], far above the limits of Mercurial.
@@ -67,9 +67,9 @@ impl Extent {
 }
 
 impl Trees {
-    /// No trees. `is_exact`: extras keep entries that a manifest does not have.
-    pub fn new(is_exact: bool) -> Self {
-        Self { is_exact, ..Self::default() }
+    /// No trees.
+    pub fn new(rules: TreeRules) -> Self {
+        Self { rules, ..Self::default() }
     }
 
     /// Number of a tree, which is added unless it is there.
@@ -123,10 +123,10 @@ impl Trees {
     /// Adds the content of the next tree.
     fn push(&mut self, content: &[u8]) -> Result<()> {
         let short = |len: usize| u16::try_from(len).unwrap_or(u16::MAX);
-        let judged = judge(content, self.is_exact);
+        let judged = judge(content, self.rules);
         for (name, oid) in &judged.directories {
             let number = self.add(*oid)?;
-            let of_name = TreeReasons::of_name(name);
+            let of_name = TreeReasons::of_name(name, self.rules);
             if !of_name.is_empty() {
                 self.names.insert(self.directories.len(), of_name);
             }
@@ -225,19 +225,17 @@ impl Trees {
         let mut depth = 0;
         while path.len() < MOST_DETAIL {
             let tree = git.get(oid)?;
-            if let Some(name) = culprit(&tree.content, reason, path.is_empty(), self.is_exact) {
+            if let Some(name) = culprit(&tree.content, reason, path.is_empty(), self.rules) {
                 path.extend_from_slice(name);
                 break;
             }
-            let directories = judge(&tree.content, self.is_exact).directories;
+            let directories = judge(&tree.content, self.rules).directories;
             let is_named = |(name, oid): &&(&[u8], Oid)| {
                 let below = self.find(oid).map(|number| self.reasons[number]);
-                let of_name = TreeReasons::of_name(name);
-                of_name.refuse(path.is_empty()) && below.is_some_and(TreeReasons::has_file)
+                let of_name = TreeReasons::of_name(name, self.rules);
+                of_name.has_at(path.is_empty(), reason) && below.is_some_and(TreeReasons::has_file)
             };
-            if reason == Reason::Path
-                && let Some((name, _)) = directories.iter().find(is_named)
-            {
+            if let Some((name, _)) = directories.iter().find(is_named) {
                 path.extend_from_slice(name);
                 break;
             }

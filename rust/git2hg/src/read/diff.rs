@@ -59,9 +59,7 @@ pub(crate) struct FirstParentChanges {
     pub root: Option<RootFiles>,
     /// Number of changesets that need the contents.
     pub times: usize,
-    /// First path that is left out.
-    pub left_out: Option<Box<[u8]>>,
-    /// Whether trees with these changes may have entries that manifests do not have.
+    /// Whether trees with these changes may have entries that manifests do not have, or lack some.
     pub is_odd: bool,
 }
 
@@ -142,12 +140,6 @@ impl CommitChanges {
         }
     }
 
-    /// First path that the changeset leaves out.
-    pub fn left_out(&self) -> Option<&[u8]> {
-        let Self::First(changes) = self else { return None };
-        changes.left_out.as_deref()
-    }
-
     /// Blobs to be prefetched, with their paths, in the order of use.
     pub fn blobs(&self) -> Vec<(&[u8], Oid)> {
         match self {
@@ -218,6 +210,7 @@ pub(crate) fn compare(
     most_bytes: usize,
     mut tick: impl FnMut() -> Result<()>,
 ) -> Result<Option<usize>> {
+    let rules = trees.rules();
     let mut bytes = 0;
     let mut pending: VecDeque<Pair> = VecDeque::new();
     for (comparison, TreeComparison { old, new, .. }) in comparisons.iter().enumerate() {
@@ -286,7 +279,7 @@ pub(crate) fn compare(
                         }
                         let (comparison, depth) = (pair.comparison, pair.depth + 1);
                         bytes += path.len() + PATH_BYTES;
-                        let of_name = TreeReasons::of_name(name);
+                        let of_name = TreeReasons::of_name(name, rules);
                         let is_refused = !trees.is_lenient()
                             && (pair.is_refused || of_name.refuse(pair.depth == 0));
                         let path = Arc::from(&*path);

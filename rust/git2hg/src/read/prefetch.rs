@@ -156,9 +156,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         let changes = commits.iter().map(|commit| {
             if let Some(rules) = self.rules.import {
                 let compared = comparisons.next().unwrap_or_default();
-                let accepts = |path: &[u8]| self.rules.accepts(rules, path);
-                let is_lenient = self.rules.is_lenient;
-                return CommitChanges::First(first_changes(compared, commit, is_lenient, accepts));
+                let accepts = self.rules.is_lenient.then_some(rules.accepts);
+                return CommitChanges::First(first_changes(compared, commit, accepts));
             }
             let count = commit.parents.len().max(1);
             CommitChanges::new(
@@ -175,28 +174,22 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     }
 }
 
-/// Changes of a commit against its first parent, without paths that are not accepted. Gitlinks are
-/// imported if the conversion `is_lenient`.
+/// Changes of a commit against its first parent, without paths that are not accepted.
 fn first_changes(
     compared: TreeComparison,
     commit: &WindowCommit,
-    is_lenient: bool,
-    accepts: impl Fn(&[u8]) -> bool,
+    accepts: Option<fn(&[u8]) -> bool>,
 ) -> FirstParentChanges {
-    let TreeComparison { changes: mut files, mut links, root, is_odd, .. } = compared;
-    let mut left_out: Option<Box<[u8]>> = None;
-    let mut is_taken = |path: &[u8]| {
-        let is_accepted = accepts(path);
-        if !is_accepted {
-            left_out.get_or_insert_with(|| path.into());
-        }
-        is_accepted
-    };
-    files.retain(|change| change.new.is_none() || is_taken(&change.path));
-    links.retain(|(path, link)| link.is_none() || !is_lenient || is_taken(path));
+    let TreeComparison { changes: mut files, mut links, root, mut is_odd, .. } = compared;
+    if let Some(accepts) = accepts {
+        let count = files.len() + links.len();
+        files.retain(|change| change.new.is_none() || accepts(&change.path));
+        links.retain(|(path, link)| link.is_none() || accepts(path));
+        is_odd |= files.len() + links.len() < count;
+    }
     // one changeset for each pair of parents
     let times = commit.parents.len().saturating_sub(1).max(1);
-    FirstParentChanges { files, links, root, times, left_out, is_odd }
+    FirstParentChanges { files, links, root, times, is_odd }
 }
 
 /// Compares the trees of a window, and returns the memory of the result, about. `None` if a window

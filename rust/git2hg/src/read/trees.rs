@@ -14,7 +14,7 @@ use revlog::manifest::Flag;
 use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::judge::reasons::TreeReasons;
-use crate::judge::tree::{TreeEntry, judge, not_a_tree};
+use crate::judge::tree::{TreeEntry, TreeRules, judge, not_a_tree};
 use crate::read::answers::{Answer, AnswerHead, Answers, ask};
 use crate::read::blobs;
 use dialect::exact::tree as exact;
@@ -116,6 +116,7 @@ pub(crate) struct GitTrees<W, R> {
     process: Mutex<Process<W, R>>,
     /// Whether all trees and modes are accepted.
     is_lenient: bool,
+    rules: TreeRules,
 }
 
 struct Process<W, R> {
@@ -127,8 +128,7 @@ struct Process<W, R> {
     /// Number of trees requested at a time; smaller after large trees.
     at_once: usize,
     is_lenient: bool,
-    /// Whether extras keep entries that a manifest does not have.
-    is_exact: bool,
+    rules: TreeRules,
 }
 
 impl<W: Write, R: Read> GitTrees<W, R> {
@@ -141,9 +141,9 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
             is_lenient: false,
-            is_exact: false,
+            rules: TreeRules::default(),
         });
-        Self { process, is_lenient: false }
+        Self { process, is_lenient: false, rules: TreeRules::default() }
     }
 
     /// Accepts all trees and modes. Malformed trees are put in order, so their contents do not
@@ -163,15 +163,15 @@ impl<W: Write, R: Read> GitTrees<W, R> {
         if self.is_lenient { Some(any_kind_of(mode)) } else { kind_of(mode) }
     }
 
-    /// The same, judging trees as if extras keep entries that a manifest does not have, or not.
-    pub fn exact(self, is_exact: bool) -> Self {
-        self.lock().is_exact = is_exact;
-        self
+    /// The same, judging trees by these rules.
+    pub fn with_rules(self, rules: TreeRules) -> Self {
+        self.lock().rules = rules;
+        Self { rules, ..self }
     }
 
-    /// Whether extras keep entries that a manifest does not have.
-    pub fn is_exact(&self) -> bool {
-        self.lock().is_exact
+    /// Which trees commits may have.
+    pub const fn rules(&self) -> TreeRules {
+        self.rules
     }
 
     fn lock(&self) -> MutexGuard<'_, Process<W, R>> {
@@ -294,7 +294,7 @@ impl<W: Write, R: Read> Process<W, R> {
             }
             let answer = the_answer(&mut self.answers, *oid)?;
             let (mut content, reasons) = match answer.kind {
-                b"tree" => (answer.content.to_vec(), judge(answer.content, self.is_exact).reasons),
+                b"tree" => (answer.content.to_vec(), judge(answer.content, self.rules).reasons),
                 _ => (Vec::new(), not_a_tree()),
             };
             let is_odd = |reason| reasons.has(reason);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dialect::CopySource;
 use dialect::exact::tree::{
-    self, HiddenFile, TreeEntries, TreeProblem, TreeStore, TreeValue, tree_entries,
+    self, HiddenFile, Hides, TrackedFile, TreeProblem, TreeStore, TreeValue,
 };
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
@@ -18,7 +18,6 @@ use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 use crate::build::KnownParent;
 use crate::build::manifestlines::{differing, entry};
 use crate::build::manifests::MOST_SEARCHES;
-use crate::error::{Error, Result};
 use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::verify::blobs::FileBlobs;
@@ -89,14 +88,14 @@ impl<'a> ManifestTrees<'a> {
     }
 
     /// Tree of a changeset with this manifest, by the rules of the extra `git.tree`. `before` has
-    /// the manifest and the tree of its first parent. `hidden` are the names of files that the
-    /// dialect's trees do not have from manifests.
+    /// the manifest and the tree of its first parent. The dialect's trees do not have files from
+    /// manifests that it `hides`.
     pub fn exact(
         &mut self,
         manifest: Node,
         before: (Node, Option<Oid>),
-        (value, hidden): (Option<&TreeValue>, &[&[u8]]),
-        trees: &GitTrees<impl Write, impl Read>,
+        (value, hides): (Option<&TreeValue>, Option<Hides>),
+        git: &GitTrees<impl Write, impl Read>,
     ) -> VerifyResult<Root> {
         let (mut entries, mut made) = (Entries::new(), None);
         if manifest != before.0 {
@@ -105,52 +104,52 @@ impl<'a> ManifestTrees<'a> {
             made = text.filter(|_| !is_seen);
             entries = if base == before.0 { changes } else { self.compared(before.0, manifest)? };
         }
-        let mut edits = self.edits(&entries)?;
-        let mut files = Vec::with_capacity(hidden.len());
-        for name in hidden {
-            let [was, is] = [before.0, manifest].map(|manifest| self.hidden(manifest, name));
-            let (was, is) = (was?, is?);
-            let shown = match before.1 {
-                Some(oid) => tree_entries(&trees.get(oid)?.content).unwrap_or_default(),
-                None => TreeEntries::new(),
-            };
-            if !was.is_shown(&shown) {
-                edits.retain(|(path, _)| path != name);
+        let mut edits = Vec::with_capacity(entries.len());
+        for edit in self.edits(&entries)? {
+            let is_hidden = hides.is_some_and(|hides| hides(edit.0));
+            if !is_hidden || self.is_shown(edit.0, before, git)? {
+                edits.push(edit);
             }
-            files.push(is);
         }
-        let mut store = PushedTrees(trees);
+        let mut store = PushedTrees { git, roots: self, manifest, hides };
         let by_extra = match value {
-            Some(value) => {
-                match tree::edited(&mut store, before.1, &edits, &files, Some(&value.edits)) {
-                    Ok(made) => {
-                        Some(made.unwrap_or(Oid::EMPTY_TREE)).filter(|made| *made == value.root)
-                    }
-                    Err(TreeProblem::Unfit) => None,
-                    Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
+            Some(value) => match tree::edited(&mut store, before.1, &edits, Some(&value.edits)) {
+                Ok(made) => {
+                    Some(made.unwrap_or(Oid::EMPTY_TREE)).filter(|made| *made == value.root)
                 }
-            }
+                Err(TreeProblem::Unfit) => None,
+                Err(TreeProblem::Unreadable(error)) => return Err(error),
+            },
             None => None,
         };
         let tree = match by_extra {
             Some(tree) => tree,
-            None => match tree::edited(&mut store, before.1, &edits, &files, None) {
+            None => match tree::edited(&mut store, before.1, &edits, None) {
                 Ok(made) => made.unwrap_or(Oid::EMPTY_TREE),
                 // of a changeset between parents, or its commit differs
                 Err(TreeProblem::Unfit) => Oid::EMPTY_TREE,
-                Err(TreeProblem::Unreadable(error)) => return Err(error.into()),
+                Err(TreeProblem::Unreadable(error)) => return Err(error),
             },
         };
         Ok(Root { tree, changed: Some(entries.into_keys().collect()), made })
     }
 
-    /// The file of a manifest that trees do not have from it.
-    fn hidden<'n>(&mut self, manifest: Node, name: &'n [u8]) -> VerifyResult<HiddenFile<'n>> {
-        let file = match entry(&self.text(manifest)?, name) {
-            Some((node, flag)) => Some((flag, self.contents.blob(name, node)?)),
-            None => None,
-        };
-        Ok(HiddenFile { name, file })
+    /// Whether the tree of a first parent has a hidden file like its manifest.
+    fn is_shown(
+        &mut self,
+        path: &[u8],
+        (manifest, tree): (Node, Option<Oid>),
+        git: &GitTrees<impl Write, impl Read>,
+    ) -> VerifyResult<bool> {
+        let Some(file) = self.file(manifest, path)? else { return Ok(false) };
+        let mut store = PushedTrees { git, roots: self, manifest, hides: None };
+        Ok(tree::file_at(&mut store, tree, path)? == Some(file))
+    }
+
+    /// The file of a manifest.
+    fn file(&mut self, manifest: Node, path: &[u8]) -> VerifyResult<Option<TrackedFile>> {
+        let Some((node, flag)) = entry(&self.text(manifest)?, path) else { return Ok(None) };
+        Ok(Some((flag, self.contents.blob(path, node)?)))
     }
 
     /// Files at these paths of a manifest that record copies which neither manifest of `parents`
@@ -298,19 +297,32 @@ impl<'a> ManifestTrees<'a> {
 }
 
 /// git's trees, as the extra `git.tree` reads them.
-struct PushedTrees<'a, W, R>(&'a GitTrees<W, R>);
+struct PushedTrees<'s, 'a, W, R> {
+    git: &'s GitTrees<W, R>,
+    roots: &'s mut ManifestTrees<'a>,
+    /// Manifest of the changeset.
+    manifest: Node,
+    hides: Option<Hides>,
+}
 
-impl<W: Write, R: Read> TreeStore for PushedTrees<'_, W, R> {
-    type Error = Error;
+impl<W: Write, R: Read> TreeStore for PushedTrees<'_, '_, W, R> {
+    type Error = Problem;
 
-    fn read(&mut self, _path: &[u8], oid: Oid) -> Result<Vec<u8>> {
-        Ok(self.0.get(oid)?.content.clone())
+    fn read(&mut self, _path: &[u8], oid: Oid) -> VerifyResult<Vec<u8>> {
+        Ok(self.git.get(oid)?.content.clone())
+    }
+
+    fn hidden(&mut self, path: &[u8]) -> VerifyResult<Option<HiddenFile>> {
+        if !self.hides.is_some_and(|hides| hides(path)) {
+            return Ok(None);
+        }
+        Ok(Some(HiddenFile(self.roots.file(self.manifest, path)?)))
     }
 
     fn write(&mut self, content: Vec<u8>) -> Oid {
         let head = object_header(ObjectKind::Tree, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
-        self.0.add(oid, content);
+        self.git.add(oid, content);
         oid
     }
 }

@@ -120,7 +120,7 @@ impl<'a, D: Dialect> Commits<'a, D> {
             names,
             dialect,
             adopted: AdoptedHistory::of(sources),
-            exact_trees: ExactTrees::of(sources, names, files, D::INHERITED),
+            exact_trees: ExactTrees::of(sources, names, files, D::hides()),
             converted: ConvertedChangesets { heads, ..ConvertedChangesets::default() },
             taken: HashTable::new(),
             empty_tree_written: false,

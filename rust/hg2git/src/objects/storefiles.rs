@@ -67,6 +67,22 @@ impl<'a> StoreFiles<'a> {
         Ok(line.map(|line| (line.node, line.flag)))
     }
 
+    /// The lines whose paths are wanted.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Store`] if the manifest cannot be read.
+    pub fn all(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<Line<'_>>> {
+        let mut found = Vec::new();
+        for line in Lines::new(self.text()?) {
+            let line = line.map_err(|problem| self.manifest.corrupt(self.rev, problem))?;
+            if is_wanted(line.path) {
+                found.push(line);
+            }
+        }
+        Ok(found)
+    }
+
     /// The first line whose path is wanted.
     fn line(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Option<Line<'_>>> {
         for line in Lines::new(self.text()?) {

@@ -5,13 +5,13 @@
 //! run without such trees keeps nothing.
 
 use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use dialect::InheritedFile;
 use dialect::exact::tree::{
-    DirectoryEdits, HiddenFile, TrackedFile, TreeEntries, TreeEntryKind, TreeItem, TreeProblem,
-    TreeStore, TreeValue, edited, file_of, first_entry, is_directory, kind_of, tree_entries,
+    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeItem,
+    TreeProblem, TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory,
+    kind_of, tree_entries,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -37,6 +37,9 @@ use crate::read::names::Names;
 
 /// Longest tree that is read, in bytes.
 const MOST_TREE_BYTES: usize = 16 << 20;
+
+/// Most hidden files that are kept.
+const MOST_HIDDEN: usize = 1 << 18;
 
 /// A directory of a manifest, as a tree without extras.
 #[derive(Clone, Debug)]
@@ -76,26 +79,29 @@ struct Before {
 /// Changes from one directory to another.
 #[derive(Default)]
 struct Changes {
-    files: Vec<(Vec<u8>, Option<TrackedFile>)>,
+    files: Vec<FileChange>,
     /// Submodules; `None` for one that is removed.
     links: Vec<(Vec<u8>, Option<Oid>)>,
 }
 
-/// Number of hidden files.
-const HIDDEN: usize = 3;
-/// Hidden files of a manifest, in the order of their names.
-type HiddenFiles = [Option<TrackedFile>; HIDDEN];
+/// Hidden files of a manifest, by their paths. Most manifests share one.
+type HiddenFiles = Arc<BTreeMap<Box<[u8]>, TrackedFile>>;
 
 /// The files that trees do not have from manifests, in those of the run.
 struct HiddenPaths {
-    names: [&'static [u8]; HIDDEN],
-    /// Numbers of the paths, if the run changes them.
-    ids: [Option<usize>; HIDDEN],
+    hides: Hides,
+    /// Those that the run changes, by the numbers of their paths.
+    paths: HashMap<u32, Box<[u8]>>,
     /// By the positions of manifests.
     of_positions: HashMap<usize, HiddenFiles>,
+    /// Number of files in all of these that differ.
+    kept: usize,
     /// By the nodes of manifests of earlier runs.
     stored: HashMap<Node, HiddenFiles>,
 }
+
+/// Changed file with its path; `None` if it is removed.
+type FileChange = (Vec<u8>, Option<TrackedFile>);
 
 /// Maker of the trees of a run's changesets.
 pub(super) struct ExactTrees<'a> {
@@ -122,13 +128,18 @@ impl<'a> ExactTrees<'a> {
         sources: &'a Sources<'a>,
         names: &'a Names,
         files: &'a FileTable,
-        hidden: Option<InheritedFile>,
+        hides: Option<Hides>,
     ) -> Option<Self> {
         sources.exact_trees.as_ref()?;
-        let hidden = hidden.map(InheritedFile::hidden).map(|names| HiddenPaths {
-            names,
-            ids: names.map(|name| sources.changes.paths().position(|path| path == name)),
+        let hidden = hides.map(|hides| HiddenPaths {
+            hides,
+            paths: (0..)
+                .zip(sources.changes.paths())
+                .filter(|(_, path)| hides(path))
+                .map(|(number, path)| (number, path.into()))
+                .collect(),
             of_positions: HashMap::new(),
+            kept: 0,
             stored: HashMap::new(),
         });
         let mut uses = HashMap::new();
@@ -190,15 +201,15 @@ impl<'a> ExactTrees<'a> {
             },
         };
         let hidden = self.hidden_files(drawn, changeset.manifest)?;
-        let shown = self.followed(rev, &before, hidden)?;
-        let follows = shown.contains(&true);
+        let followed = self.followed(rev, &before, &hidden)?;
+        let follows = !followed.is_empty();
         let tree = if value.is_none() && !follows && before.tree == before.plain.oid() {
             plain
         } else if value.is_none() && !follows && before.plain.oid() == plain {
             before.tree
         } else {
             let after = self.plain(drawn);
-            let hidden = (hidden, shown);
+            let hidden = (&hidden, followed);
             self.made(rev, &before, (&after, plain), (value.as_ref(), hidden), objects)?
         };
         if tree != plain {
@@ -313,7 +324,7 @@ impl<'a> ExactTrees<'a> {
         let (mut chain, mut at) = (Vec::new(), position);
         let mut found = loop {
             if let Some(found) = hidden.of_positions.get(&at) {
-                break *found;
+                break Arc::clone(found);
             }
             chain.push(at);
             match self.sources.changes.base(at) {
@@ -326,14 +337,23 @@ impl<'a> ExactTrees<'a> {
         };
         let Some(hidden) = &mut self.hidden else { return Ok(found) };
         for at in chain.into_iter().rev() {
-            for (path, file) in self.sources.changes.of(at) {
-                let name = hidden.ids.iter().position(|id| *id == Some(path.0 as usize));
-                if let Some(name) = name {
-                    let of = |(file, mode)| Some((flag_of(mode), self.files.oid(file)?));
-                    found[name] = file.and_then(of);
-                }
+            let (is_changed, before) = (!hidden.paths.is_empty(), Arc::as_ptr(&found));
+            for (path, file) in self.sources.changes.of(at).filter(|_| is_changed) {
+                let Some(path) = hidden.paths.get(&path.0) else { continue };
+                let of = |(file, mode)| Some((flag_of(mode), self.files.oid(file)?));
+                match file.and_then(of) {
+                    Some(file) => Arc::make_mut(&mut found).insert(path.clone(), file),
+                    None => Arc::make_mut(&mut found).remove(path),
+                };
             }
-            hidden.of_positions.insert(at, found);
+            if Arc::as_ptr(&found) != before {
+                hidden.kept += found.len();
+            }
+            if hidden.kept > MOST_HIDDEN {
+                hidden.of_positions.clear(); // later ones are made from their bases again
+                hidden.kept = 0;
+            }
+            hidden.of_positions.insert(at, Arc::clone(&found));
         }
         Ok(found)
     }
@@ -342,38 +362,37 @@ impl<'a> ExactTrees<'a> {
     fn stored_hidden(&mut self, node: Node) -> Result<HiddenFiles> {
         let Some(hidden) = &mut self.hidden else { return Ok(HiddenFiles::default()) };
         if let Some(found) = hidden.stored.get(&node) {
-            return Ok(*found);
+            return Ok(Arc::clone(found));
         }
-        let mut found = HiddenFiles::default();
+        let mut found = BTreeMap::new();
         if node != Node::NULL {
             let Sources { store, manifest, directories, map, .. } = self.sources;
             let rev = manifest.find(&[node])?[0];
             let files = StoreFiles::new(store, manifest, *directories, rev);
-            for (place, name) in found.iter_mut().zip(hidden.names) {
-                if let Some((file, flag)) = files.find(name)? {
-                    *place = map.oid(Table::Files, &file).map(|oid| (flag, oid));
+            for line in files.all(hidden.hides)? {
+                if let Some(oid) = map.oid(Table::Files, &line.node) {
+                    found.insert(line.path.into(), (line.flag, oid));
                 }
             }
         }
-        hidden.stored.insert(node, found);
+        let found = Arc::new(found);
+        hidden.stored.insert(node, Arc::clone(&found));
         Ok(found)
     }
 
-    /// Which hidden files have changed that the tree of the first parent shows.
-    fn followed(&self, rev: Rev, before: &Before, now: HiddenFiles) -> Result<[bool; HIDDEN]> {
-        let mut found = [false; HIDDEN];
-        let Some(hidden) = self.hidden.as_ref().filter(|_| before.hidden != now) else {
+    /// Changes of hidden files that the tree of the first parent shows.
+    fn followed(&self, rev: Rev, before: &Before, now: &HiddenFiles) -> Result<Vec<FileChange>> {
+        let mut found = Vec::new();
+        if Arc::ptr_eq(&before.hidden, now) {
             return Ok(found);
-        };
-        let content = match self.written.get(&before.tree) {
-            Some(content) => content.to_vec(),
-            None if before.tree == before.plain.oid() => self.content(rev, &before.plain)?,
-            None => self.stored(rev, ObjectKind::Tree, before.tree)?,
-        };
-        let entries = tree_entries(&content).unwrap_or_default();
-        for (at, name) in hidden.names.into_iter().enumerate() {
-            let file = HiddenFile { name, file: before.hidden[at] };
-            found[at] = before.hidden[at] != now[at] && file.is_shown(&entries);
+        }
+        let mut trees = RunTrees { trees: self, rev, before, now, made: Vec::new() };
+        // a file that the first parent's manifest does not have is not shown
+        for (path, file) in before.hidden.iter() {
+            let new = now.get(path).copied();
+            if new != Some(*file) && file_at(&mut trees, Some(before.tree), path)? == Some(*file) {
+                found.push((path.to_vec(), new));
+            }
         }
         Ok(found)
     }
@@ -535,20 +554,16 @@ impl<'a> ExactTrees<'a> {
         rev: Rev,
         before: &Before,
         (after, plain): (&Plain, Oid),
-        (value, (hidden, followed)): (Option<&TreeValue>, (HiddenFiles, [bool; HIDDEN])),
+        (value, (hidden, followed)): (Option<&TreeValue>, (&HiddenFiles, Vec<FileChange>)),
         objects: &mut Vec<Object>,
     ) -> Result<Oid> {
         let mut found = Changes::default();
         self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found)?;
         let Changes { files: mut changes, links } = found;
-        let names = self.hidden.iter().flat_map(|hidden| hidden.names);
-        let files: Vec<HiddenFile<'_>> =
-            names.zip(hidden).map(|(name, file)| HiddenFile { name, file }).collect();
-        changes.retain(|(path, _)| !files.iter().any(|hidden| hidden.name == path));
-        for (HiddenFile { name, file }, _) in files.iter().zip(followed).filter(|(_, is)| *is) {
-            changes.push((name.to_vec(), *file));
+        if let Some(HiddenPaths { hides, .. }) = &self.hidden {
+            changes.retain(|(path, _)| !hides(path));
         }
-        let follows = followed.contains(&true);
+        let follows = !followed.is_empty();
         // without extras, submodules are those of the manifest
         let mut edits_of_links = None;
         if let Some(inherited) = self.sources.inherited.filter(|_| self.sources.imported.is_some())
@@ -560,10 +575,11 @@ impl<'a> ExactTrees<'a> {
                 Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
                 None => self.entries(rev, after)?.get(inherited.name).and_then(file_of),
             };
-            if !followed[0] {
+            if followed.iter().all(|(path, _)| **path != *inherited.name) {
                 changes.push((inherited.name.to_vec(), file));
             }
         }
+        changes.extend(followed);
         changes.sort();
         let changes: Vec<(&[u8], Option<TrackedFile>)> =
             changes.iter().map(|(path, file)| (&**path, *file)).collect();
@@ -572,9 +588,9 @@ impl<'a> ExactTrees<'a> {
                 return Ok(plain);
             }
             let is_of_extra = edits.is_some();
-            let mut run = RunTrees { trees: self, rev, before, made: Vec::new() };
+            let mut run = RunTrees { trees: self, rev, before, now: hidden, made: Vec::new() };
             let edits = edits.or(edits_of_links.as_ref());
-            let found = edited(&mut run, Some(before.tree), &changes, &files, edits);
+            let found = edited(&mut run, Some(before.tree), &changes, edits);
             let made = run.made;
             let root = match found {
                 Ok(root) => root.unwrap_or(Oid::EMPTY_TREE),
@@ -621,6 +637,8 @@ struct RunTrees<'r, 'a> {
     trees: &'r ExactTrees<'a>,
     rev: Rev,
     before: &'r Before,
+    /// Hidden files of the changeset's manifest.
+    now: &'r HiddenFiles,
     made: Vec<(Oid, Vec<u8>)>,
 }
 
@@ -642,6 +660,11 @@ impl TreeStore for RunTrees<'_, '_> {
             return self.trees.content(self.rev, &plain);
         }
         self.trees.stored(self.rev, ObjectKind::Tree, oid)
+    }
+
+    fn hidden(&mut self, path: &[u8]) -> Result<Option<HiddenFile>> {
+        let is_hidden = self.trees.hidden.as_ref().is_some_and(|hidden| (hidden.hides)(path));
+        Ok(is_hidden.then(|| HiddenFile(self.now.get(path).copied())))
     }
 
     fn write(&mut self, content: Vec<u8>) -> Oid {
