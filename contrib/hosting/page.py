@@ -27,16 +27,24 @@ def blocks(text: str) -> Iterator[list[str]]:
 
 
 def free_port() -> int:
-    """Return the number of a port that nobody uses.
+    """Return the number of a port that nobody uses."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return the numbers of different ports that nobody uses.
 
     Below those that the kernel gives to connections, since it would give a free one to
     the next.
     """
     ports = range(10_000, _first_given())
+    found: list[int] = []
     for port in random.sample(ports, len(ports)):
+        if len(found) == count:
+            return found
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            found.append(port)
     raise OSError(errno.EADDRINUSE, "no port is free")
 
 

@@ -11,7 +11,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from page import Servers, blocks, free_port
+from page import Servers, blocks, free_ports
 
 DOCS = Path(__file__).parents[2] / "docs"
 _NGINX = """
@@ -40,7 +40,8 @@ class Walk:
     def __init__(self, scratch: Path, hg: Path, nginx: str | None) -> None:
         self.scratch = self.here = scratch
         self.nginx = nginx
-        self.ports = {name: free_port() for name in (*self.hosts, *self.numbers)}
+        names = (*self.hosts, *self.numbers)
+        self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.environment = {
             "PATH": f"{hg.parent}:{os.environ['PATH']}",
             "HOME": str(scratch),

@@ -47,6 +47,7 @@ NOT_RUN = {
     ("docs/serving-git.rst", "apt install"): "contrib/container/newcomer.py",
     ("docs/git-remotes.rst", "hg clone"): "tests/gitpeer, on a host of its own",
     ("docs/git-remotes.rst", "hg push"): "tests/gitpeer, on a host of its own",
+    ("docs/following.rst", "hg"): "gitpeer/test_follow.py, on a host of its own",
     ("docs/mirroring.rst", "git ls-remote"): "needs a host with ssh",
     ("docs/mirroring.rst", "hg git::push"): "tests/remote, on a host of its own",
     ("docs/mirroring.rst", "ssh-keygen"): "needs a host with ssh",
@@ -341,6 +342,10 @@ def test_example_of_the_help_works(place: Place, example: str) -> None:
         host = str(place.project.root.parent / "host.git")
         place.project.configure("amalgam", replicate__mirror=host)
         example = example.replace("git@example.org:project.git", host)
+    if example.startswith("hg git::follow"):
+        place.run("git init -q --bare ../host.git")
+        host = str(place.project.root.parent / "host.git")
+        place.project.configure("amalgam", follow__upstream=host)
     if "--check" in example:
         place.run("hg git::push mirror")
     node = place.run("hg log -r . -T '{node|short}'")
