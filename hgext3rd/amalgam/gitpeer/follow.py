@@ -25,8 +25,7 @@ from ..config import FollowConfig, followed, wants_export_on_change, wants_serve
 from ..damage import blamed
 from ..files import Directory, Unusable
 from ..gitstore import failures
-from ..gitstore.export import export
-from ..gitstore.export.request import take_exporter_lock
+from ..gitstore.export import export, request
 from ..gitstore.failures import Failure
 from ..gitstore.source import source_of
 from ..records import Record
@@ -216,8 +215,10 @@ def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> in
             hint=_(b"leave out the colon, and the name after it"),
         )
     before, peer = len(repo.unfiltered().changelog), GitPeer(ui, location.url, name)
-    pulling.pull(repo, peer, covers=lambda ref: bool(patterns.target(ref)))
-    count = max(0, len(repo.unfiltered().changelog) - before)
+    op = pulling.pull(repo, peer, covers=lambda ref: bool(patterns.target(ref)))
+    # without a result, others have added them meanwhile
+    new = len(repo.unfiltered().changelog) - before
+    count = max(0, new) if op.cgresult else 0
     is_wanted = wants_serve(ui) or wants_export_on_change(ui)
     if is_wanted or store.repository.exists():
         export.export(store)
@@ -240,7 +241,7 @@ def run(repo: RepoT) -> None:
     """Run as the background process: look at all that is due, unless one does."""
     repo = source_of(repo)
     background.begin(repo, COMMAND)
-    lock = take_exporter_lock(_directory(repo), pulling.opened(repo).placement)
+    lock = request.take_exporter_lock(_directory(repo), pulling.opened(repo).placement)
     if lock is None:
         return
     for leader in leaders(repo):
@@ -269,15 +270,8 @@ def start_if_due(repo: RepoT) -> None:
         repo = source_of(repo)
         if not any(_leader(repo, name).is_due() for name in names):
             return
-        store = pulling.opened(repo)
-        store.require_trust()
-        lock = take_exporter_lock(_directory(repo), store.placement)
-        if lock is not None:
-            try:
-                root = os.path.dirname(repo.sharedpath)
-                background.start(repo, root, COMMAND, kept=lock)
-            finally:
-                os.close(lock)
+        pulling.opened(repo).require_trust()
+        request.start(repo, _directory(repo), COMMAND)
     except (OSError, error.Abort, error.StorageError) as exc:
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"nothing is followed: %s\n", problem)

@@ -192,7 +192,7 @@ def _request(repo: RepoT) -> None:
     """Start an exporter, unless one runs."""
     try:
         _require_trust(repo)
-        _start(repo)
+        start(repo, exporter_directory(repo), COMMAND)
     except (OSError, error.Abort, error.StorageError) as exc:
         # the transaction is closed and cannot be aborted
         problem = stringutil.forcebytestr(exc)
@@ -207,17 +207,20 @@ def start_exporter_for_server(repo: RepoT) -> None:
     ``StorageError`` if none can be started.
     """
     _require_trust(repo)
-    _start(repo, REQUESTED)
+    start(repo, exporter_directory(repo), COMMAND, REQUESTED)
 
 
-def _start(repo: RepoT, *options: bytes) -> None:
-    """Start an exporter, unless one runs: it inherits the lock."""
-    lock = take_exporter_lock(exporter_directory(repo), Placement.of(repo))
+def start(repo: RepoT, directory: Directory, *command: bytes) -> None:
+    """Start a background process that has the lock in ``directory``, unless one has it.
+
+    ``OSError`` or ``StorageError`` if none can be started.
+    """
+    lock = take_exporter_lock(directory, Placement.of(repo))
     if lock is None:
         return
     try:
         root = os.path.dirname(repo.sharedpath)
-        background.start(repo, root, COMMAND, *options, kept=lock)
+        background.start(repo, root, *command, kept=lock)
     finally:
         os.close(lock)
 
@@ -231,14 +234,7 @@ def start_replication(repo: RepoT) -> None:
         return
     try:
         _require_trust(repo)
-        placement = Placement.of(repo)
-        lock = take_exporter_lock(replication_directory(repo), placement)
-        if lock is not None:
-            try:
-                root = os.path.dirname(repo.sharedpath)
-                background.start(repo, root, REPLICATION, kept=lock)
-            finally:
-                os.close(lock)
+        start(repo, replication_directory(repo), REPLICATION)
     except (OSError, error.Abort, error.StorageError) as exc:
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no replication after a change: %s\n", problem)
