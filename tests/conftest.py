@@ -13,6 +13,7 @@ from testlib.bundled import Bundled
 from testlib.environment import git, seal
 from testlib.exported import Exported
 from testlib.generated import generate
+from testlib.githost import GitHost, git_host
 from testlib.hgserver import HgServer
 from testlib.needs import Skips
 
@@ -72,6 +73,13 @@ def own_server() -> Iterator[HgServer]:
     server = HgServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[GitHost]:
+    """A git host for one test."""
+    with git_host(tmp_path / "host") as host:
+        yield host
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ bundles and indexes warn once and use the default, because every command reads t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from math import inf
@@ -521,6 +522,16 @@ def replicas(ui: UiT) -> list[bytes]:
 def followed(ui: UiT) -> list[bytes]:
     """Return the names of the git repositories to follow, in the order of the files."""
     return _remotes(ui, b"follow")
+
+
+@contextlib.contextmanager
+def wrong_in(item: bytes) -> Iterator[None]:
+    """Raise ``ConfigError`` for ``item`` in place of an ``InputError``."""
+    try:
+        yield
+    except error.InputError as exc:
+        text = b"%s: %s" % (item, exc.message)
+        raise error.ConfigError(text, hint=exc.hint) from None
 
 
 def _remotes(ui: UiT, group: bytes) -> list[bytes]:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from testlib.environment import git
 from testlib.gitclone import Clone
-from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.githost import Behaviour, GitHost, HostedRepository
 from testlib.webserver import serving, until
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GitHost]:
-    with git_host(tmp_path / "host") as host:
-        yield host
 
 
 @pytest.fixture

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from testlib.environment import ROOT, git
 from testlib.gitclone import Clone, cloned
-from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.githost import Behaviour, GitHost, HostedRepository
 from testlib.hggitcommits import Commits
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GitHost]:
-    with git_host(tmp_path / "host") as host:
-        yield host
 
 
 @pytest.fixture

@@ -6,20 +6,13 @@ import random
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from testlib.environment import captured, git
-from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.githost import Behaviour, GitHost, HostedRepository
 
 DEFAULT, OTHER = "refs/heads/default", "refs/heads/other"
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GitHost]:
-    with git_host(tmp_path / "host") as host:
-        yield host
 
 
 @pytest.fixture

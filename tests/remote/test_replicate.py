@@ -10,25 +10,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from testlib.environment import ENVIRONMENT, HG, git
 from testlib.exported import STRIP, Exported
-from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
+from testlib.githost import Behaviour, GitHost, HostedRepository
 
 pytestmark = pytest.mark.slow
 
 DEFAULT, FEATURE, TAG = "refs/heads/default", "refs/heads/feature/one", "refs/tags/v1"
 EQUAL, REFUSED, FAILED = 0, 1, 2
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GitHost]:
-    with git_host(tmp_path / "host") as host:
-        yield host
 
 
 class Mirrored:

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from testlib.exported import Exported
-from testlib.githost import Behaviour, GitHost, git_host
+from testlib.githost import Behaviour, GitHost
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GitHost]:
-    with git_host(tmp_path / "host") as host:
-        yield host
 
 
 def test_lag_failures_and_refusals_are_shown(store: Exported, host: GitHost) -> None:

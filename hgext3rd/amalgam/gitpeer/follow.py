@@ -21,7 +21,13 @@ from mercurial.node import hex as hex_node
 from mercurial.utils import stringutil
 
 from .. import background, docketfile
-from ..config import FollowConfig, followed, wants_export_on_change, wants_serve
+from ..config import (
+    FollowConfig,
+    followed,
+    wants_export_on_change,
+    wants_serve,
+    wrong_in,
+)
 from ..damage import blamed
 from ..files import Directory, Unusable
 from ..gitstore import failures
@@ -168,9 +174,8 @@ def _moved(repo: RepoT, name: bytes) -> tuple[bytes, ...]:
     )
 
 
-def _directory(repo: RepoT, name: bytes = b"") -> Directory:
-    parts = (b"amalgam", b"follow", name)
-    return Directory(repo.sharedpath, tuple(filter(None, parts)))
+def _directory(repo: RepoT, name: bytes) -> Directory:
+    return Directory(repo.sharedpath, (b"amalgam", b"follow", name))
 
 
 def follow(repo: RepoT, name: bytes) -> int:
@@ -204,11 +209,8 @@ def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> in
             _(b"amalgam.follow.%s is not set") % name,
             hint=_(b"set it to the URL of a git repository, in a trusted file"),
         )
-    try:
+    with wrong_in(b"amalgam.follow.%s" % name):
         location, patterns = address_of(config.url, repo.root), RefMap(config.patterns)
-    except error.InputError as exc:
-        text = b"amalgam.follow.%s: %s" % (name, exc.message)
-        raise error.ConfigError(text, hint=exc.hint) from None
     if not patterns.is_plain:
         raise error.ConfigError(
             _(b"amalgam.follow.%s.refs cannot rename") % name,
@@ -241,7 +243,8 @@ def run(repo: RepoT) -> None:
     """Run as the background process: look at all that is due, unless one does."""
     repo = source_of(repo)
     background.begin(repo, COMMAND)
-    lock = request.take_exporter_lock(_directory(repo), pulling.opened(repo).placement)
+    directory = _directory(repo, request.WORKER)
+    lock = request.take_exporter_lock(directory, pulling.opened(repo).placement)
     if lock is None:
         return
     for leader in leaders(repo):
@@ -271,7 +274,7 @@ def start_if_due(repo: RepoT) -> None:
         if not any(_leader(repo, name).is_due() for name in names):
             return
         pulling.opened(repo).require_trust()
-        request.start(repo, _directory(repo), COMMAND)
+        request.start(repo, _directory(repo, request.WORKER), COMMAND)
     except (OSError, error.Abort, error.StorageError) as exc:
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"nothing is followed: %s\n", problem)

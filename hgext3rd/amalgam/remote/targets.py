@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..config import ReplicaConfig, replicas
+from ..config import ReplicaConfig, replicas, wrong_in
 from ..gitstore.export.request import replication_directory
 from ..records import Record
 from ..terminal import printable
@@ -53,13 +53,9 @@ def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Targe
             _(b"amalgam.replicate.%s is not set") % name,
             hint=_(b"set it to the URL of a git repository, in a trusted file"),
         )
-    try:
+    with wrong_in(b"amalgam.replicate.%s" % name):
         remote = urls.parsed(config.url, root)
         mapping = RefMap(config.patterns)
-    except error.InputError as exc:
-        raise error.ConfigError(
-            b"amalgam.replicate.%s: %s" % (name, exc.message), hint=exc.hint
-        ) from None
     if config.hides_refs and remote.protocol not in (b"file", b"ssh"):
         raise error.ConfigError(
             _(b"amalgam.replicate.%s.hide-refs needs a path or ssh") % name,

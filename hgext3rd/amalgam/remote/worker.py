@@ -49,7 +49,7 @@ _POLL_SECONDS = 0.5
 _LONG_SECONDS = 300
 _LONGEST_EXPORT_SECONDS = 600
 _LONGEST_WAIT_SECONDS = 3600
-_SLEEPER = b"sleeper"
+_SLEEPER = b".sleeper"
 _BACKGROUND = Options(is_asked=False)
 
 
@@ -62,7 +62,7 @@ def run(repo: RepoT) -> None:
     woken = request.take_exporter_lock(directory.sub(_SLEEPER), placement)
     if woken is not None:
         os.close(woken)
-    lock = request.take_exporter_lock(directory, placement)
+    lock = request.take_exporter_lock(directory.sub(request.WORKER), placement)
     if lock is None:
         return
     store = GitStore(repo, GitConfig.from_ui(repo.ui))

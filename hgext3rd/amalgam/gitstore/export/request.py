@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 LOCK = b"lock"
+WORKER = b".worker"
+"""Where a process has its lock beside directories of remotes, which have no dot."""
 _LOOKING_SECONDS = 1
 """Seconds that an exporter waits for processes that look at the lock. Each holds it for
 an instant, but every reader of the file can hold it for ever."""
@@ -234,7 +236,7 @@ def start_replication(repo: RepoT) -> None:
         return
     try:
         _require_trust(repo)
-        start(repo, replication_directory(repo), REPLICATION)
+        start(repo, replication_directory(repo).sub(WORKER), REPLICATION)
     except (OSError, error.Abort, error.StorageError) as exc:
         problem = stringutil.forcebytestr(exc)
         repo.ui.log(b"amalgam", b"no replication after a change: %s\n", problem)
