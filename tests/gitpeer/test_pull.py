@@ -108,7 +108,7 @@ def test_outgoing_is_what_the_remote_has_not(
 
 
 def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) -> None:
-    """And the map and the changesets of each."""
+    """And the map and the changesets of each, with their phases."""
     (tmp_path / "kill.py").write_text(
         "import os\n"
         "from hgext3rd.amalgam.receive import importing\n"
@@ -128,8 +128,12 @@ def test_a_killed_pull_keeps_batches(tmp_path: Path, project: HostedRepository) 
     clone.hg("init", str(clone.root))
     kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
     assert clone.run("pull", *kill, f"git+{project.url}")[0] == -9
-    assert clone.hg("log", "-T", ".") == "...."
+    kept = clone.hg("log", "-T", "{desc} {phase}\n").splitlines()
+    assert len(kept) == 4
+    public = {"one public", "two public", "three public"}
+    assert {*kept} <= {*public, "aside draft", "octopus draft"}
     output = clone.hg("pull", f"git+{project.url}")
+    assert "published" not in output
     assert "added 1 changesets" in output or "added 2 changesets" in output, output
     left = clone.root / ".hg/amalgam/tmp-scratch-0123456789abcdef"
     left.mkdir()

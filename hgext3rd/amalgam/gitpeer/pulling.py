@@ -142,7 +142,7 @@ class _Import:
             count = 0
             if tips:
                 tips = commits_among(git, tips)
-                count = self._import(tips, knows, imported)
+                count = self._import(tips, self._public(oids), knows, imported)
             nodes = knows(commits)
         for name, (oid, commit) in oids.items():
             node = b"" if name.startswith(NOTES) else nodes.get(commit, b"")
@@ -199,8 +199,18 @@ class _Import:
         with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
             yield from imported.commits(heads)
 
+    def _public(self, oids: Mapping[bytes, tuple[bytes, bytes]]) -> set[bytes]:
+        """Return the commits of public refs among ``oids``."""
+        name, head = remote_name(self._repo, self._source), self._source.advertised.head
+        rule = marks.PublicRefs(self._repo.ui, name, head)
+        return {commit for ref, (_oid, commit) in oids.items() if ref in rule}
+
     def _import(
-        self, tips: Sequence[bytes], knows: Known, imported: ImportedCommits
+        self,
+        tips: Sequence[bytes],
+        public: Collection[bytes],
+        knows: Known,
+        imported: ImportedCommits,
     ) -> int:
         repo, source = self._repo, self._source
         config = self._store.config
@@ -209,6 +219,7 @@ class _Import:
             config.memory_bytes,
             source.remote.shown,
             is_exact=imported.is_exact,
+            public=public,
         )
         return importing.import_commits(
             repo, self.fetched.git, tips, knows, imported.record, settings

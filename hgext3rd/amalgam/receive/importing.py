@@ -11,8 +11,9 @@ import tempfile
 from math import inf
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mercurial import bundle2, error, exchange, util
+from mercurial import bundle2, error, exchange, phases, util
 from mercurial.i18n import _
+from mercurial.node import bin as bin_node
 
 from ..configitems import METADATA_DIALECT
 from ..records import Record
@@ -20,7 +21,7 @@ from ..terminal import printable
 from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -47,6 +48,8 @@ class ImportSettings(Record):
     """The same of an empty repository, if the core writes the store."""
     is_exact: bool = False
     """Whether extras keep parts of commits that changesets cannot express."""
+    public: Collection[bytes] = ()
+    """Oids of commits that are public, with their ancestors. All others are drafts."""
 
 
 class Recorder(Protocol):
@@ -80,7 +83,7 @@ def import_commits(
     commit with a file that Mercurial cannot store.
     """
     new = graph.read(git, tips, known, inf)
-    oids = tuple(new.parents)
+    oids, public = tuple(new.parents), {*new.needed(settings.public)}
     at, is_too_large = 0, False
     while at < len(oids):
         is_first = not at and native.is_possible(repo) and not is_too_large
@@ -89,8 +92,10 @@ def import_commits(
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
         base |= known(parents - base.keys())
+        heads = public.intersection(batch)
+        heads -= {it for oid in heads for it in new.parents[oid]}
         try:
-            _import(repo, git, batch, base, record, settings)
+            _import(repo, git, batch, base, record, settings._replace(public=heads))
         except error.InputError:
             if not is_first or len(batch) <= settings.batch:
                 raise
@@ -139,4 +144,9 @@ def _import(
                 stream = util.chunkbuffer(bundler.getchunks())
                 unbundler = exchange.readbundle(repo.ui, stream, None)
                 exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+            nodes = [
+                bin_node(it) for oid, it in made.changesets if oid in settings.public
+            ]
+            if nodes:
+                phases.advanceboundary(repo, transaction, phases.public, nodes)
             record(transaction, made.changesets, made.foreign)
