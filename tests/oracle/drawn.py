@@ -12,6 +12,7 @@ is shrunk, and kept as a shell script that makes it. Ends with 1 if there is any
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -88,30 +89,56 @@ def histories(
     """Yield histories of what git says so of; together ``count`` commits or more."""
     got = 0
     while got < count:
-        drawn = draw_commits(seed, 2 * batch)
+        with tempfile.TemporaryDirectory(dir=place) as name:
+            made = [*_drawn(seed, batch, Path(name), wanted)]
         seed += 1
-        alone = Grown(place / f"judged{seed}.git")
-        for it in drawn:
-            alone.add(it, on=[])
-        alone.name_all()
-        verdicts = judge(alone)
-        fit = [alone.drawn[oid] for oid in alone.oids if verdicts[oid] in wanted]
-        for at in range(0, len(fit), batch):
-            history = [Step(Drawn(), ())]
-            for it in fit[at : at + batch]:
-                there = len(history)
-                history.append(
-                    Step(it, tuple(there - 1 - n % there for n in it.parents))
-                )
-            history = _accepted(history, place / f"grown{seed}-{at}", wanted)
-            got += len(history) - 1
-            yield history
+        got += sum(len(history) - 1 for history in made)
+        yield from made
+
+
+def _drawn(
+    seed: int, batch: int, place: Path, wanted: set[Verdict]
+) -> Iterator[History]:
+    alone = Grown(place / "judged.git")
+    for it in draw_commits(seed, 2 * batch):
+        alone.add(it, on=[])
+    alone.name_all()
+    verdicts = judge(alone)
+    fit = [alone.drawn[oid] for oid in alone.oids if verdicts[oid] in wanted]
+    for at in range(0, len(fit), batch):
+        history = [Step(Drawn(), ())]
+        for it in fit[at : at + batch]:
+            there = len(history)
+            parents = tuple(there - 1 - n % there for n in it.parents)
+            history.append(Step(it, parents))
+        yield _accepted(history, place / f"grown{at}", wanted)
+
+
+def childless(history: History, path: Path) -> tuple[History, Grown, list[str]]:
+    """Return it without children of commits that Mercurial cannot check out.
+
+    Those would all be refused, too. Another parent takes the place of such a commit.
+    Also what is grown of it, and the oid of each step.
+    """
+    made = Grown(path)
+    oids: list[str] = []
+    found: History = []
+    places: list[int] = []
+    for at, step in enumerate(history):
+        parents = tuple(places[parent] for parent in step.parents)
+        found.append(Step(step.drawn, parents))
+        oids.append(made.add(found[-1].on_them, on=[oids[it] for it in parents]))
+        is_refused = bool(protections(made, oids[-1]))
+        places.append((parents[0] if parents else 0) if is_refused else at)
+    made.name_all()
+    return found, made, oids
 
 
 def _accepted(history: History, place: Path, wanted: set[Verdict]) -> History:
     """Leave out what git refuses where it stands: an edit may meet another tree."""
     for attempt in itertools.count():
-        made, oids = grown(place.with_suffix(f".{attempt}.git"), history)
+        repository = place.with_suffix(f".{attempt}.git")
+        history, made, oids = childless(history, repository)
         verdicts = judge(made)
         bad = [at for at, oid in enumerate(oids) if verdicts[oid] not in wanted]
         if not bad:
@@ -209,11 +236,26 @@ _DIFFERS = "its changeset is not exported"
 _SUBJECT = re.compile(r"commit ([0-9a-f]{12,40}) cannot be pushed: (.*)")
 
 
+def protections(made: Grown, oid: str) -> list[str]:
+    """Return the first words of why Mercurial cannot check a commit out, if so."""
+    tree = made.trees[oid]
+    is_odd = any(b"/" in it.name or it.name in (b".", b"..") for it in _entries(tree))
+    files = {it.name: it.child for it in tree if isinstance(it.child, bytes)}
+    found = {
+        _PATH: is_odd or any(map(roundtrip.is_no_path_of_hg, made.paths(oid))),
+        _SUBREPOSITORIES: roundtrip.has_unreadable_subrepositories(files),
+    }
+    return [sentence for sentence, is_there in found.items() if is_there]
+
+
 def wrongs(
     made: Grown, found: roundtrip.Returned, mode: Mode, fscked: dict[str, Verdict]
 ) -> Iterator[str]:
     """Say what is wrong with an answer."""
     yield from found.problems
+    for oid in made.oids if found.accepted else ():
+        if oid not in found.refused and (harms := protections(made, oid)):
+            yield f"{oid} is accepted: {', '.join(harms)}"
     for oid, said in found.refused.items():
         match = _SUBJECT.search(said)
         if not match:
@@ -226,19 +268,8 @@ def wrongs(
         reason = match[2]
         entries = [*_entries(made.trees[bad])]
         paths = made.paths(bad)
-        if reason.startswith(_SUBREPOSITORIES):
-            files = {
-                it.name: it.child
-                for it in made.trees[bad]
-                if isinstance(it.child, bytes)
-            }
-            if not roundtrip.has_unreadable_subrepositories(files):
-                yield f"{oid} is refused: {reason}"
-        elif mode.is_lossless:
-            is_protection = any(
-                b"/" in entry.name or entry.name in (b".", b"..") for entry in entries
-            ) or any(map(roundtrip.is_no_path_of_hg, paths))
-            if not (reason.startswith(_PATH) and is_protection):
+        if mode.is_lossless or reason.startswith(_SUBREPOSITORIES):
+            if not any(map(reason.startswith, protections(made, bad))):
                 yield f"{oid} is refused: {reason}"
         elif not mode.is_cinnabar:
             if reason.startswith(_DIFFERS):
@@ -340,8 +371,10 @@ class _Run:
         self.counts: dict[str, Counter[str]] = {}
         self.wrong: list[str] = []
 
-    def _place(self) -> Path:
-        return Path(tempfile.mkdtemp(dir=self._scratch))
+    @contextlib.contextmanager
+    def _place(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(dir=self._scratch) as name:
+            yield Path(name)
 
     def all(self) -> None:
         """Let each mode have each history, and print a line about it."""
@@ -354,7 +387,7 @@ class _Run:
                 ({*wanted}, wanted[Verdict.WARNED], options.commits // 5),
             )
             for history in histories(
-                options.first_seed, count, options.batch, self._place(), verdicts
+                options.first_seed, count, options.batch, self._scratch, verdicts
             )
         )
         for at, (kind, history) in enumerate(accepted):
@@ -365,13 +398,13 @@ class _Run:
 
     def _check_git(self, history: History, kind: str) -> None:
         """Let git itself receive a history: else nothing is to be asked of ours."""
-        place = self._place()
-        made, _oids = grown(place / "drawn.git", history)
-        git(place, "init", "-q", "--bare", "there.git")
-        there = place / "there.git"
-        if kind == "accepted":
-            git(there, "config", "transfer.fsckObjects", "true")
-        done = captured(["git", "push", "-q", str(there), "--all"], made.path)
+        with self._place() as place:
+            made, _oids = grown(place / "drawn.git", history)
+            git(place, "init", "-q", "--bare", "there.git")
+            there = place / "there.git"
+            if kind == "accepted":
+                git(there, "config", "transfer.fsckObjects", "true")
+            done = captured(["git", "push", "-q", str(there), "--all"], made.path)
         if done.returncode:
             text = done.stderr.decode(errors="replace")
             self.wrong.append(f"the grammar: git refuses what it accepts: {text}")
@@ -381,7 +414,8 @@ class _Run:
         mode = MODES[name]
         if not mode.is_lossless:
             history = flat(history)
-        found, wrong = problems_of(history, mode, self._place(), client)
+        with self._place() as place:
+            found, wrong = problems_of(history, mode, place, client)
         counts = self.counts.setdefault(f"{name}, {kind}", Counter())
         counts["commits"] += found.accepted + len(found.refused)
         counts["accepted"] += found.accepted
@@ -398,12 +432,14 @@ class _Run:
 
     def _keep(self, name: str, mode: Mode, history: History, client: Path) -> None:
         def is_bad(trial: History) -> bool:
-            return bool(problems_of(trial, mode, self._place(), client)[1])
+            with self._place() as place:
+                return bool(problems_of(trial, mode, place, client)[1])
 
         small = smallest(history, is_bad, _simpler, _without, _TRIALS)
-        place = self._place()
-        wrong = problems_of(small, mode, place, client)[1]
-        text = script(place / "drawn.git", grown(place / "again.git", small)[0].oids)
+        with self._place() as place:
+            wrong = problems_of(small, mode, place, client)[1]
+            oids = grown(place / "again.git", small)[0].oids
+            text = script(place / "drawn.git", oids)
         said = "".join(f"# {line}\n" for it in wrong for line in it.splitlines())
         self._options.keep.mkdir(parents=True, exist_ok=True)
         path = self._options.keep / f"{name}-{len(self.wrong)}.sh"

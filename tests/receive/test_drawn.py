@@ -53,7 +53,10 @@ def test_a_planted_fault_is_found(tmp_path: Path) -> None:
 
 
 def test_an_unfounded_refusal_is_found(tmp_path: Path) -> None:
-    """The oracle itself: what is refused must have what is said of it."""
+    """The oracle itself: what is refused must have what is said of it.
+
+    And what Mercurial cannot check out must be refused.
+    """
     entry = Entry(b"100644", b".hg", b"")
     history = [
         drawn.Step(Drawn(), ()),
@@ -72,5 +75,8 @@ def test_an_unfounded_refusal_is_found(tmp_path: Path) -> None:
     ):
         found.refused = {bad: unfounded}
         assert [*drawn.wrongs(made, found, mode, {})]
+    found.refused = {}
+    (wrong,) = drawn.wrongs(made, found, mode, {})
+    assert wrong == f"{bad} is accepted: Mercurial refuses a path"
     found.refused = {bad: said}
     assert not [*drawn.wrongs(made, found, drawn.MODES["cinnabar-exact"], {})]

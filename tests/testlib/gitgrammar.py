@@ -359,6 +359,57 @@ _modules = st.lists(
     ),
     max_size=3,
 ).map(b"".join)
+_source_lines = st.sampled_from(
+    (
+        *(b"s = ../s\n", b"lib/s=[git]https://x\r\n", b"s\t= [svn]file:///x\r"),
+        *(b"# note\n", b"; = [\n", b"\n", b" \t\n", b"\x0c\n", b"s =\n", b"s=a=b\n"),
+        *(b"c: = x\n", b"a b = \xe9\n", b"s = [hg] x\n", b".git = x\n", b"s = [hg]x"),
+        *(b"s = file:/x\n", b"\xef\xbb\xbfs = x\n", b"s = x y \\n", b"con. = x\n"),
+    )
+)
+_odd_source_lines = st.sampled_from(
+    (
+        *(b"junk\n", b" s = x\n", b"\t# note\n", b"= x\n", b"s = x\n  more\n"),
+        *(b"\x0bs = x\n", b"\x0b\n", b".hg\x0b = x\n", b"\xef\xbb\xbf = x\n"),
+        *(b"%include a\n", b"%unset s\n", b"\xef\xbb\xbf%include x=y\n", b"[s]\n"),
+        *(b"[subpaths]\n", b"( = x\n", b"s = [git x\n", b"s = [cvs]x\n", b"s = []x\n"),
+        *(b".hg = x\n", b"a/.HG/b = x\n", b"../s = x\n", b"a/./s = x\n", b"/s = x\n"),
+        *(b"s/ = x\n", b"a//s = x\n", b"hg~1 = x\n", b".h\xe2\x80\x8cg = x\n"),
+        *(b"~s = x\n", b"$s = x\n", b"a$b = x\n", b"s\0 = x\n", b"s = \0\n"),
+        *(b"s = file://host/x\n", b"s = [hg] file://x\n", b"s = file:///x#y\n"),
+    )
+)
+_state_lines = st.sampled_from(
+    (
+        *(
+            b"%040d s\n" % 1,
+            b"%040d lib/s\r\n" % 2,
+            b" 12 s\n",
+            b"\n",
+            b"\t\n",
+            b"x y z",
+        ),
+        *(
+            b"junk\n",
+            b"\x0b\n",
+            b"\x0b 1\n",
+            b"\x0c 1\n",
+            b"1\ts\n",
+            b"12 \n",
+            b"s\0 \n",
+        ),
+    )
+)
+
+
+_sources = st.lists(
+    _weighted((6, _source_lines), (1, _odd_source_lines)), max_size=4
+).map(b"".join)
+_states = st.lists(_state_lines, max_size=3).map(b"".join)
+_subrepositories = st.one_of(
+    st.tuples(st.just(b".hgsub"), _sources),
+    st.tuples(st.just(b".hgsubstate"), _states),
+)
 _file_modes = _weighted(
     (12, st.just(b"100644")),
     (4, st.sampled_from([b"100755", b"120000"])),
@@ -371,9 +422,12 @@ _directory_modes = _weighted(
 
 @st.composite
 def _entries(draw: st.DrawFn, depth: int = 3) -> Entry:
-    kind = draw(st.sampled_from(["file"] * 8 + ["tree"] * 4 + ["link", "modules"]))
+    kinds = ["file"] * 16 + ["tree"] * 8 + ["link", "modules"] * 2 + ["sub"]
+    kind = draw(st.sampled_from(kinds))
     if kind == "modules":
         return Entry(draw(_file_modes), b".gitmodules", draw(_modules))
+    if kind == "sub":
+        return Entry(draw(_file_modes), *draw(_subrepositories))
     name = draw(_name)
     if kind == "link":
         return Entry(b"160000", draw(st.sampled_from([name, b"sub"])), draw(_gitlink))

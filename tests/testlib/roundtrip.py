@@ -103,6 +103,7 @@ def _auditor() -> pathutil.pathauditor:
     return pathutil.pathauditor(b"/", realfs=False)
 
 
+@functools.cache
 def is_no_path_of_hg(path: bytes) -> bool:
     """Tell whether Mercurial refuses a path in working copies, or shows another one."""
     if not {b"", b"."}.isdisjoint(path.split(b"/")):
@@ -142,10 +143,27 @@ class _Files:
         return None
 
 
+_PLAIN_SOURCES = re.compile(rb"(?:\s*|[#;].*|[^\s=\[%][^=]*=.*)", re.DOTALL)
+_KINDS = (b"hg", b"git", b"svn")
+
+
 def has_unreadable_subrepositories(contents: Mapping[bytes, bytes]) -> bool:
-    """Tell whether Mercurial fails to read ``.hgsub`` or ``.hgsubstate``."""
+    """Tell whether Mercurial fails to read ``.hgsub`` or ``.hgsubstate``, or may.
+
+    It may if ``.hgsub`` has more than plain lines.
+    """
+    lines = contents.get(b".hgsub", b"").splitlines()
+    if not all(map(_PLAIN_SOURCES.fullmatch, lines)):
+        return True
     try:
-        subrepoutil.state(_Files(contents), _Files.ui)
+        state = subrepoutil.state(_Files(contents), _Files.ui)
     except (error.Error, error.Abort):
         return True
-    return False
+    return any(
+        kind not in _KINDS
+        or is_no_path_of_hg(path)
+        or path.startswith(b"~")  # subrepo._auditsubrepopath
+        or b"$" in path
+        or b"\0" in path + source
+        for path, (source, _revision, kind) in state.items()
+    )

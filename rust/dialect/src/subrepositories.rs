@@ -11,35 +11,62 @@ use crate::names::{hg_refuses, hg_refuses_in_root, is_no_component};
 /// `.hgsub`: whether includes and the patterns of `[subpaths]` can be read depends on more.
 #[must_use]
 pub fn are_readable(path: &[u8], content: &[u8]) -> bool {
-    let mut lines = content.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     match path {
-        b".hgsub" => lines.all(is_source),
-        b".hgsubstate" => lines.all(|line| {
-            let line = line.trim_ascii_start();
+        b".hgsub" => content.strip_prefix(BOM).unwrap_or(content).split(is_end).all(is_source),
+        b".hgsubstate" => content.split(is_end).all(|line| {
+            let line = trim_start(line);
             line.is_empty() || line.contains(&b' ')
         }),
         _ => true,
     }
 }
 
+/// Mark that Mercurial skips at the start of a configuration file.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Whether a byte is a blank of Python.
+const fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
+}
+
+fn trim_start(line: &[u8]) -> &[u8] {
+    &line[line.iter().take_while(|byte| is_blank(**byte)).count()..]
+}
+
+fn trim_end(line: &[u8]) -> &[u8] {
+    &line[..line.len() - line.iter().rev().take_while(|byte| is_blank(**byte)).count()]
+}
+
 /// Whether a line is empty, a comment, or the source of a subrepository of a known kind.
 fn is_source(line: &[u8]) -> bool {
-    if line.trim_ascii().is_empty() || line.starts_with(b"#") || line.starts_with(b";") {
+    if trim_start(line).is_empty() || line.starts_with(b"#") || line.starts_with(b";") {
         return true;
     }
     let Some(equals) = memchr::memchr(b'=', line) else { return false };
-    let (path, source) = (line[..equals].trim_ascii_end(), line[equals + 1..].trim_ascii());
+    let (path, mut source) = (trim_end(&line[..equals]), trim_start(&line[equals + 1..]));
     let mut names = path.split(|&byte| byte == b'/');
-    let is_path = !path.starts_with(b"[")
-        && !path.starts_with(b"%")
-        && !path.first().is_none_or(u8::is_ascii_whitespace)
+    // `_auditsubrepopath` in Mercurial's subrepo.py
+    let is_path = path.first().is_some_and(|&first| !is_blank(first) && !b"[%~".contains(&first))
+        && memchr::memchr(b'$', path).is_none()
+        && memchr::memchr(0, line).is_none()
         && !names.clone().next().is_some_and(hg_refuses_in_root)
         && names.all(|name| !is_no_component(name) && !hg_refuses(name));
-    let is_known = |source: &[u8]| {
+    if let Some(kind) = source.strip_prefix(b"[") {
         let kinds: [&[u8]; 3] = [b"hg]", b"git]", b"svn]"];
-        kinds.iter().any(|kind| source.starts_with(kind))
-    };
-    is_path && source.strip_prefix(b"[").is_none_or(is_known)
+        let Some(rest) = kinds.iter().find_map(|known| kind.strip_prefix(*known)) else {
+            return false;
+        };
+        source = trim_start(rest);
+    }
+    is_path && !has_other_host(source)
+}
+
+/// Whether a source is a file of another host, which Mercurial takes for a mistake.
+fn has_other_host(source: &[u8]) -> bool {
+    let Some(rest) = source.strip_prefix(b"file://") else { return false };
+    let host = rest.split(|byte| matches!(byte, b'/' | b'?' | b'#')).next();
+    host.is_some_and(|host| !host.is_empty() && host != b"localhost")
 }
 
 #[cfg(test)]
@@ -65,6 +92,18 @@ mod tests {
             (".hgsub", ".hg/a = b", false),
             (".hgsub", "a/../b = b", false),
             (".hgsub", "/a = b", false),
+            (".hgsub", "\u{feff}a = b\n\u{b}\na\u{b}= c", true),
+            (".hgsub", "\u{feff} = b", false),
+            (".hgsub", "\u{feff}%include x=y", false),
+            (".hgsub", "\u{b}a = b", false),
+            (".hgsub", ".hg\u{b}= b", false),
+            (".hgsub", "~a = b", false),
+            (".hgsub", "a/$b = b", false),
+            (".hgsub", "a = \0", false),
+            (".hgsub", "a = file:///b\nb = file:c\nc = file://localhost/d\nd = file://?e", true),
+            (".hgsub", "a = [hg] file://host/b", false),
+            (".hgsubstate", "\u{b}\n12 ", true),
+            (".hgsubstate", "\u{b} 1", false),
             ("a/.hgsub", "junk", true),
         ] {
             assert_eq!(are_readable(path.as_bytes(), content.as_bytes()), expected, "{content}");
