@@ -1,8 +1,9 @@
 """Whole git repositories go through Mercurial and come back, with exact commits.
 
-    python3 -m oracle.travels GIT_DIR... [--client HG]... [--json FILE]
+    python3 -m oracle.travels [GIT_DIR]... [--client HG]... [--json FILE]
 
-Everything that branches and tags lead to is pushed by git to a server with
+The first one is made here, with signatures that can be checked (``signing``); others
+are given. Everything that branches and tags lead to is pushed by git to a server with
 ``amalgam.git.push-exact``, and fetched from another one that has only the changesets
 (``testlib.roundtrip``). All ids have to be equal, and the output of ``git log
 --show-signature``. Each stock hg pulls the changesets, verifies them, and amends one
@@ -14,15 +15,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from testlib import roundtrip
-from testlib.environment import HG, captured, git, hg
+from testlib.environment import ENVIRONMENT, HG, captured, git, hg
 from testlib.mirrors import ids
+
+from . import signing
 
 _SERVERS = (
     "--config=amalgam.git.push-exact=yes",
@@ -42,11 +50,17 @@ def tips(source: Path) -> list[str]:
     return sorted({oid for kind, oid in named if kind == "commit"})
 
 
-def signatures(repo: Path, oids: list[str]) -> bytes:
+def signatures(repo: Path, oids: list[str], environment: Mapping[str, str]) -> bytes:
     """Return what git says of all signatures."""
     form = "--format=raw %H %G? %GK"
     options = ("--show-signature", "--topo-order", form, *oids)
-    done = captured(["git", "log", *options], repo, check=True)
+    done = subprocess.run(
+        ["git", "log", *options],
+        cwd=repo,
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
     # the first run of gpg makes its files, and says so
     lines = (done.stdout + done.stderr).splitlines()
     return b"\n".join(it for it in lines if not it.endswith(b" created"))
@@ -85,17 +99,28 @@ def edited(client: Path, copy: Path, place: Path) -> list[str]:
     return found
 
 
-def travelled(source: Path, place: Path, clients: list[Path]) -> dict[str, object]:
-    """Let one repository travel; return what came of it."""
+def travelled(
+    source: Path,
+    place: Path,
+    clients: list[Path],
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> dict[str, Any]:
+    """Let one repository travel; return what came of it.
+
+    ``environment``: where git finds the keys of signatures.
+    """
     started = time.monotonic()
     oids = tips(source)
     found = roundtrip.travel(place, source, oids, *_SERVERS, client=clients[0])
     problems = [*found.problems, *(f"{oid}: {it}" for oid, it in found.refused.items())]
-    counts = {}
+    counts: dict[str, object] = {}
     if not problems:
         copy, back = place / "copy", place / "second.git"
-        if signatures(source, oids) != signatures(back, oids):
+        said = signatures(back, oids, environment)
+        if said != signatures(source, oids, environment):
             problems.append("git log --show-signature differs")
+        letters = re.findall(rb"^raw \w+ (\w)", said, re.MULTILINE)
+        counts["signatures"] = Counter(it.decode() for it in letters)
         for client in clients:
             problems += edited(client, copy, place)
         for name in ("git.commit", "git.tree"):
@@ -107,18 +132,32 @@ def travelled(source: Path, place: Path, clients: list[Path]) -> dict[str, objec
     return {"commits": int(commits), **counts, "seconds": seconds, "wrong": problems}
 
 
+def signed(place: Path, clients: list[Path]) -> dict[str, Any]:
+    """Let a repository travel whose signatures git can check."""
+    with signing.keys(place) as environment:
+        source = signing.signed(place, environment)
+        found = travelled(source, place, clients, environment)
+    letters: Counter[str] = Counter(found.get("signatures"))
+    if not found["wrong"] and (letters["B"], {*letters}) != (1, {*"GB"}):
+        found["wrong"] = [f"signatures of its own keys are {dict(letters)}"]
+    return found
+
+
 def main() -> int:
     """Compare; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("given", type=Path, nargs="+", help="a git repository")
+    parser.add_argument("given", type=Path, nargs="*", help="a git repository")
     parser.add_argument("--client", type=Path, action="append", help="a stock hg")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     clients = [it.absolute() for it in options.client or [HG]]
     report = {}
-    for source in options.given:
+    for source in [Path("signed"), *options.given]:
         with tempfile.TemporaryDirectory(prefix="amalgam-travels-") as name:
-            found = travelled(source.absolute(), Path(name), clients)
+            if source in options.given:
+                found = travelled(source.absolute(), Path(name), clients)
+            else:
+                found = signed(Path(name), clients)
         report[source.name] = found
         print(source.name, json.dumps(found), flush=True)
     if options.json:
