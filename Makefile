@@ -136,12 +136,12 @@ PUSHES = 60
 PUSHES_BY_BOTH = 30
 # and those after which git, git-cinnabar and stock hg pull
 PUSHES_PULLED = 10
-# commits that are drawn from git's grammar, for each of these modes
+# commits that are drawn from git's grammar
 DRAWN = 1000
-MODES = cinnabar cinnabar-exact hggit hggit-exact
 # random histories for hg-git: all of them are HGGIT_EXPORTS=1000
 HGGIT_EXPORTS = 30
 HGGIT_IMPORTS = 30
+HGGIT_LISTED = 30
 ALTERNATIONS = 5
 # directories of git repositories, and how many commits of each are pushed
 GIT_HISTORIES =
@@ -160,11 +160,12 @@ oracle: local $(CINNABAR) $(HGGIT) ## compare ids, metadata and pushes with git-
 	  $(foreach dir,$(GIT_HISTORIES),--git $(call absolute,$(dir))) \
 	  --json "$$TREE"/build/oracle-pushes.json
 	@cd tests && $(BIN)/python3 -m oracle.hggit --hggit $(call absolute,$(HGGIT)) \
-	  --exports $(HGGIT_EXPORTS) --imports $(HGGIT_IMPORTS) --alternations $(ALTERNATIONS) \
+	  --exports $(HGGIT_EXPORTS) --imports $(HGGIT_IMPORTS) --listed $(HGGIT_LISTED) \
+	  --alternations $(ALTERNATIONS) \
 	  --answers "$$TREE"/build/oracle-hggit --json "$$TREE"/build/oracle-hggit.json
-	@cd tests && $(foreach mode,$(MODES),$(BIN)/python3 -m oracle.drawn --commits $(DRAWN) \
-	  --mode $(mode) $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \
-	  --keep "$$TREE"/build/oracle-drawn/$(mode) --json "$$TREE"/build/oracle-drawn-$(mode).json &&) :
+	@cd tests && $(BIN)/python3 -m oracle.drawn --commits $(DRAWN) \
+	  $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \
+	  --keep "$$TREE"/build/oracle-drawn --json "$$TREE"/build/oracle-drawn.json
 
 CLIENTS := build/clients
 NODE_MODULES := $(CACHE)/isomorphic-git-$(ISOMORPHIC_GIT)/node_modules
@@ -185,7 +186,7 @@ hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) ## repl
 BASE =
 GIVEN =
 .PHONY: oracle-travels
-oracle-travels: local ## push whole git repositories with amalgam.git.push-exact, and fetch them elsewhere; GIVEN="DIR ...", CLIENTS="HG ...": stock hg, too
+oracle-travels: local ## push whole git repositories with amalgam.git.push-exact, and fetch them elsewhere: one with signatures, and GIVEN="DIR ..."; CLIENTS="HG ...": stock hg, too
 	@cd tests && $(BIN)/python3 -m oracle.travels --json "$$TREE"/build/oracle-travels.json \
 	  $(foreach it,$(CLIENTS),--client $(call absolute,$(it))) \
 	  $(foreach it,$(GIVEN),$(call absolute,$(it)))

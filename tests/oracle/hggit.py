@@ -1,11 +1,12 @@
 """Both directions of the dialect hggit, compared with hg-git 1.2.0.
 
-    python3 -m oracle.hggit --hggit HG [--exports N] [--imports N] [--alternations N]
+    python3 -m oracle.hggit --hggit HG [--exports N] [--imports N] [--listed N]...
 
 Random histories of Mercurial (``testlib.hggithistories``) and given repositories are
 exported by hg-git and by amalgam: each changeset has to have the same commit. Random
 histories of git, and given ones, are imported by both: each commit has to have the same
-changeset. hg-git and amalgam take turns on one repository, and move no id. Ends with 1
+changeset. Such histories are pulled by amalgam, and exported with the ids that its list
+keeps. hg-git and amalgam take turns on one repository, and move no id. Ends with 1
 if anything differs. What ends a conversion of hg-git has no id, and is counted.
 """
 
@@ -199,15 +200,51 @@ def _export_of_steps(
 
 def import_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
     """Compare imports of a random history."""
-    outcome = Outcome(f"import {seed}")
     with tempfile.TemporaryDirectory(dir=scratch) as place:
         path = Path(place) / "project.git"
-        if seed % 3 == 0:
-            made = grown_for_import(path, seed, _COMMITS)
-            return imported(peer, path, made.heads(), outcome)
-        history = GitHistory(path, seed, _COMMITS)
-        history.grow_all()
-        return imported(peer, path, history.heads(), outcome)
+        return imported(peer, path, _random_git(path, seed), Outcome(f"import {seed}"))
+
+
+def _random_git(path: Path, seed: int) -> list[str]:
+    """Make a random history; return its heads."""
+    if seed % 3 == 0:
+        return grown_for_import(path, seed, _COMMITS).heads()
+    history = GitHistory(path, seed, _COMMITS)
+    history.grow_all()
+    return history.heads()
+
+
+def listed_of(seed: int, scratch: Path, _peer: Peer) -> Outcome:
+    """Pull a random history and export it: all commits come back, but for twins."""
+    outcome = Outcome(f"listed {seed}")
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        place = Path(name)
+        path, copy = place / "project.git", place / "copy"
+        heads = _random_git(path, seed)
+        for number, oid in enumerate(heads):
+            git(path, "update-ref", f"refs/heads/h{number}", oid)
+        there = set(git(path, "rev-list", *heads).decode().split())
+        hg(place, "init", str(copy))
+        try:
+            hg(copy, *_OURS[1:], "pull", "-q", f"git+{path.as_uri()}")
+            hg(copy, *_OURS[1:], "git::export")
+            hg(copy, *_OURS[1:], "git::verify", "--full")
+            git(copy / _STORE, "fsck", "--connectivity-only")
+            stored = set(git(copy / _STORE, "rev-list", "--all").decode().split())
+            log = hg(copy, *_OURS[1:], "log", "-r", "all()", "-T", "{node} {gitnode}\n")
+            back = dict(line.split(" ") for line in log.decode().splitlines())
+            # of two commits with one changeset, one comes back
+            twins = sorted(there - {*back.values()})
+            asked = hg(copy, *_OURS[1:], "git::id", *twins) if twins else b""
+        except AssertionError as err:
+            outcome.problems.append(str(err))
+            return outcome
+    outcome.compared = len(there)
+    exported = {*back.values()} - {""}
+    lost = ({*asked.decode().split()} - back.keys()) | (exported - stored)
+    outcome.problems += (f"{it} does not come back" for it in lost)
+    outcome.problems += (f"{it} comes from nowhere" for it in exported - there)
+    return outcome
 
 
 def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Outcome:
@@ -344,6 +381,8 @@ def _all(
         yield "exports", outcome
     for outcome in each(import_of, options.imports):
         yield "imports", outcome
+    for outcome in each(listed_of, options.listed):
+        yield "listed", outcome
     for outcome in each(alternation, options.alternations):
         yield "alternations", outcome
     for number, source in enumerate(options.hg):
@@ -367,6 +406,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hggit", type=Path, required=True, metavar="HG")
     parser.add_argument("--exports", type=int, default=30, help="random histories")
     parser.add_argument("--imports", type=int, default=30, help="random histories")
+    parser.add_argument("--listed", type=int, default=30, help="random histories")
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--hg", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--git", type=Path, action="append", default=[], metavar="DIR")
