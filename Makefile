@@ -318,6 +318,13 @@ git-tests: local ## git's own tests of HTTP, with amalgam as the server; GIT_SOU
 docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html
 	$(DOCS_VENV)/bin/sphinx-build -q -W --keep-going -d build/docs-doctrees -c docs/site . build/docs
 
+# hg-git's tests are in its source distribution. TESTS="test-pull.t ..." is a part of them.
+HGGIT_SOURCES := $(CACHE)/hg_git-1.2.0
+.PHONY: hggit-tests
+hggit-tests: local $(HGGIT_SOURCES)/PKG-INFO ## hg-git's own tests, with amalgam in its place
+	@cd tests && nice -n 15 $(BIN)/python3 -m hggittests --sources $(HGGIT_SOURCES) --hg $(BIN)/hg \
+	  --output "$$TREE"/build/hggit-tests-$(HG) --json "$$TREE"/build/hggit-tests-$(HG).json $(TESTS)
+
 .PHONY: deny
 deny: $(CARGO_DENY) ## check licences and sources of the Rust dependencies
 	$(IN_RUST) $(CARGO_DENY) --workspace check licenses bans sources
@@ -435,6 +442,13 @@ $(SDIST)/tests/run-tests.py: | $(VENV)/.ready
 	$(BIN)/pip download -q --disable-pip-version-check --no-deps --no-binary mercurial \
 	  --dest $(CACHE) mercurial==$(HG)
 	tar -xzf $(CACHE)/mercurial-$(HG).tar.gz -C $(CACHE)
+	@touch $@
+
+$(HGGIT_SOURCES)/PKG-INFO: | $(VENV)/.ready
+	@mkdir -p $(CACHE)
+	$(BIN)/pip download -q --disable-pip-version-check --no-deps --no-binary :all: \
+	  --dest $(CACHE) hg-git==1.2.0
+	tar -xzf $(CACHE)/hg_git-1.2.0.tar.gz -C $(CACHE)
 	@touch $@
 
 $(CBINDGEN):

@@ -62,6 +62,7 @@ Its configuration items are known too:
   amalgam.git.dialect=cinnabar
   amalgam.git.export=served
   amalgam.git.export-on-change=False
+  amalgam.git.hggit-files=True
   amalgam.git.memory=192 MB
   amalgam.git.path=None
   amalgam.git.program=git

@@ -42,6 +42,7 @@ def test_defaults(ui: Any) -> None:
         memory_bytes=192 << 20,
         path=None,
         program=b"git",
+        hggit_files=True,
     )
 
 

@@ -357,6 +357,7 @@ class GitConfig(Record):
     memory_bytes: int = row(b"amalgam.git.memory")
     path: bytes | None = row(b"amalgam.git.path")
     program: bytes = row(b"amalgam.git.program")
+    hggit_files: bool = row(b"amalgam.git.hggit-files")
 
     @property
     def keeps_metadata(self) -> bool:

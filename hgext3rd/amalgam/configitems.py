@@ -76,6 +76,14 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b" repository of its own, and only the configured one is served.",
     ),
     (
+        b"amalgam.git.hggit-files",
+        ("Boolean",),
+        True,
+        _TRUSTED,
+        b"In a repository of hg-git with its dialect: write new commits, refs and tags"
+        b" to hg-git's own files, too, so that hg-git can go on from there.",
+    ),
+    (
         b"amalgam.git.check-texts",
         ("Boolean",),
         True,

@@ -334,6 +334,8 @@ def extsetup(ui: UiT) -> None:
         "templatekeyword": commands.templatekeyword,
     }
     ids.leave_names_to(ui, hggit, tables)
+    for name in getattr(hggit, "cmdtable", {}):
+        commands.cmdtable.pop(name, None)
 
 
 def _install(wraps: _Wraps, additions: dict[str, Callable[[Any], None]]) -> None:
@@ -431,7 +433,12 @@ def reposetup(_ui: UiT, repo: RepoT) -> None:
         background.configure(repo.ui)
     # none of a peer
     path = getattr(repo, "sharedpath", None)
-    if path and os.path.exists(path + b"/amalgam/fetched"):
+    if not path:
+        return
+    has_remotes = os.path.exists(path + b"/amalgam/fetched")
+    has_hggit = os.path.exists(path + b"/git-mapfile")
+    if has_remotes or has_hggit:
+        _replacement("hggit.dialect:choose")(repo)
         _replacement("gitpeer.names:add_namespaces")(repo)
 
 

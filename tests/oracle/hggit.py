@@ -6,8 +6,9 @@ Random histories of Mercurial (``testlib.hggithistories``) and given repositorie
 exported by hg-git and by amalgam: each changeset has to have the same commit. Random
 histories of git, and given ones, are imported by both: each commit has to have the same
 changeset. Such histories are pulled by amalgam, and exported with the ids that its list
-keeps. hg-git and amalgam take turns on one repository, and move no id. Ends with 1
-if anything differs. What ends a conversion of hg-git has no id, and is counted.
+keeps. hg-git and amalgam take turns on one repository, and move no id: with exports,
+and with pulls and pushes. Ends with 1 if anything differs. What ends a conversion of
+hg-git has no id, and is counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -319,6 +321,82 @@ def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
     return outcome
 
 
+def moving(seed: int, scratch: Path, peer: Peer) -> Outcome:
+    """Let both pull from a git repository, commit, and push, in turns.
+
+    They share one repository, which hg-git has cloned, and its files. No line of the
+    map may go or change, and both name the same commits.
+    """
+    outcome = Outcome(f"moving {seed}")
+    draw = random.Random(seed)
+    with tempfile.TemporaryDirectory(dir=scratch) as name:
+        place = Path(name)
+        upstream, repository = place / "upstream.git", place / "repository"
+        GitHistory(upstream, seed, _COMMITS // 2).grow_all()
+        blob = write_object(upstream, "blob", b"on top\n")
+        outcome.stopped = peer.run(place, "clone", "-q", str(upstream), str(repository))
+        known = peer.ids(repository)
+        for turn in range(0 if outcome.stopped else _TURNS):
+            old, ref = draw.choice(_plain_branches(upstream))
+            entries = git(upstream, "ls-tree", old)
+            entries += b"100644 blob %s\tturn %d\n" % (blob.encode(), turn)
+            command = ["git", "mktree"]
+            tree = subprocess.run(
+                command, cwd=upstream, input=entries, capture_output=True, check=True
+            ).stdout.strip()
+            who = b"G <g@h> %d +0000" % turn
+            content = b"tree %s\nparent %s\nauthor %s\ncommitter %s\n\nturn\n"
+            content %= (tree, old.encode(), who, who)
+            oid = write_object(upstream, "commit", content)
+            git(upstream, "update-ref", ref, oid)
+            mine = ("-qAm", f"turn {turn}", "-d", f"{turn} 0")
+            branch = ref.removeprefix("refs/heads/")
+            for step in (
+                ("pull", "-q"),
+                ("update", "-qC", branch),
+                ("commit", *mine),
+                ("push", "-q", "-B", branch),
+            ):
+                (repository / f"mine {turn}").write_text(f"{turn}\n")
+                said = _of_turn(repository, turn, peer, step)
+                if said:
+                    outcome.problems.append(f"turn {turn}: {' '.join(step)}: {said}")
+            now = peer.ids(repository)
+            outcome.compared += len(now)
+            outcome.problems += [
+                f"turn {turn}: {node} was {known[node]}, is {now.get(node)}"
+                for node in known
+                if now.get(node) != known[node]
+            ]
+            if oid not in now.values():
+                outcome.problems.append(f"turn {turn}: {oid} was not pulled")
+            known = now
+        if not outcome.stopped:
+            log = hg(repository, "log", "-r", "all()", "-T", "{node} {gitnode}\n")
+            ours = dict(it.split(" ") for it in log.decode().splitlines())
+            differences(known, ours, outcome, is_whole=True)
+    return outcome
+
+
+def _plain_branches(upstream: Path) -> list[tuple[str, str]]:
+    """Return commit and name of branches without submodules: these stop an update."""
+    listing = git(upstream, "for-each-ref", "refs/heads/").decode().splitlines()
+    found = [(line.split()[0], line.split()[2]) for line in listing]
+    odd = re.compile(rb"160000|\.gitmodules|\.hgsub")
+    return [it for it in found if not odd.search(git(upstream, "ls-tree", "-r", it[0]))]
+
+
+def _of_turn(repository: Path, turn: int, peer: Peer, step: tuple[str, ...]) -> str:
+    """Run a command with amalgam, and every second turn with hg-git; what it said."""
+    if turn % 2:
+        return peer.run(repository, *step)
+    user = "--config=ui.username=Lab <lab@example.org>"
+    command = [str(HG), "--config=extensions.amalgam=", user, *step]
+    done = subprocess.run(command, cwd=repository, env=ENVIRONMENT, capture_output=True)
+    text = (done.stdout + done.stderr).decode(errors="replace")
+    return text or "it failed" if done.returncode else ""
+
+
 def _taken_in(
     where: tuple[Path, Path], known: Ids, peer: Peer, draw: random.Random
 ) -> str:
@@ -385,6 +463,8 @@ def _all(
         yield "listed", outcome
     for outcome in each(alternation, options.alternations):
         yield "alternations", outcome
+    for outcome in each(moving, options.alternations):
+        yield "moves", outcome
     for number, source in enumerate(options.hg):
         place = scratch / f"given{number}"
         place.mkdir()

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from hggit import hg2git  # type: ignore[import-not-found]
+from hggit import hg2git  # type: ignore[attr-defined]
 from mercurial.node import nullrev
 
 _EXPORTER = hg2git.IncrementalChangesetExporter

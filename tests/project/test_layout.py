@@ -24,6 +24,7 @@ LAYERS = [
     "gitstore.git",
     "gitstore.store",
     "gitstore.imported",
+    "hggit",
     "gitstore.export",
     "gitstore.adopt",
     "gitstore.verify",

@@ -688,6 +688,97 @@ def debug_amalgam_maintenance(ui: UiT, repo: RepoT) -> None:
     export.maintain(ui, repo)
 
 
+@command(
+    b"git-import|gimport",
+    [],
+    _(b"[NAME]"),
+    helpcategory=registrar.command.CATEGORY_IMPORT_EXPORT,
+)
+def git_import(ui: UiT, repo: RepoT, remote: bytes | None = None) -> None:
+    """import commits of hg-git's git repository (ADVANCED)
+
+    A command of hg-git, for its dialect: as a pull from ``.hg/git``, without network.
+    """
+    from . import hggit
+
+    hggit.import_commits(ui, repo, remote)
+
+
+@command(
+    b"git-export|gexport",
+    [],
+    b"",
+    helpcategory=registrar.command.CATEGORY_IMPORT_EXPORT,
+)
+def git_export_hggit(ui: UiT, repo: RepoT) -> None:
+    """export commits, also to hg-git's git repository (ADVANCED)
+
+    A command of hg-git, for its dialect. As :hg:`git::export`; then objects, refs and
+    ids are written to the files of hg-git, if it has left any.
+    """
+    from . import hggit
+
+    hggit.export_commits(ui, repo)
+
+
+@command(
+    b"git-verify|gverify",
+    [
+        (b"r", b"rev", b"", _(b"revision to verify"), _(b"REV")),
+        (b"c", b"fsck", False, _(b"verify repository integrity as well")),
+    ],
+    _(b"[-r REV] [-c]"),
+    helpcategory=registrar.command.CATEGORY_MAINTENANCE,
+)
+def git_verify_hggit(ui: UiT, repo: RepoT, **opts: Any) -> int:
+    """compare the files of a revision with those of its commit (ADVANCED)
+
+    A command of hg-git, for its dialect. :hg:`git::verify` compares all revisions, by
+    ids. With -c/--fsck, git checks hg-git's repository first.
+
+    Returns 0 if they are equal.
+    """
+    from . import hggit
+
+    return hggit.verify(ui, repo, opts["rev"], checks=opts["fsck"])
+
+
+@command(b"git-cleanup", [], b"", helpcategory=registrar.command.CATEGORY_MAINTENANCE)
+def git_cleanup(ui: UiT, repo: RepoT) -> None:
+    """remove lines of missing changesets from hg-git's map (ADVANCED)
+
+    A command of hg-git, for its dialect. Refs without an object go, too. amalgam does
+    not need that: it passes over such lines.
+    """
+    from . import hggit
+
+    hggit.clean_up(ui, repo)
+
+
+@command(b"debuggitdir", [], b"")
+def debug_git_directory(ui: UiT, repo: RepoT) -> None:
+    """print the path of the git repository, as hg-git does"""
+    from . import hggit
+
+    hggit.git_directory(ui, repo)
+
+
+@revsetpredicate(b"fromgit()")
+def fromgit_revset(repo: RepoT, subset: Any, x: Any) -> Any:
+    """Changesets that have a commit in git: exported, or pulled from there."""
+    from . import hggit
+
+    return hggit.fromgit(repo, subset, x)
+
+
+@revsetpredicate(b"gittag([name])")
+def gittag_revset(repo: RepoT, subset: Any, x: Any) -> Any:
+    """Changesets with a tag of git, or with the tag of this name, or pattern."""
+    from . import hggit
+
+    return hggit.gittag(repo, subset, x)
+
+
 @revsetpredicate(b"gitnode(id)", safe=True)
 def gitnode_revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """The changeset whose commit in git has this id, which may be abbreviated."""

@@ -22,7 +22,9 @@ from mercurial.utils import stringutil
 from .. import compat
 from ..config import GitConfig, warn_once
 from ..gitstore import ids, oidmap as oidmaps, selection, store as stores
+from ..gitstore.ids import RemoteIds
 from ..gitstore.imported import ImportedCommits
+from ..hggit import adoption
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
-    from ..gitstore.ids import RemoteIds, Translation
+    from ..gitstore.ids import Translation
     from ..gitstore.store import GitStore
 
 _BLOCK_BYTES = 1 << 17
@@ -107,7 +109,7 @@ def keyword(context: Any, mapping: Any) -> bytes:
             warn_once(repo.ui, _(b"no {gitnode}: %s") % exc.message, exc.hint)
             cache[b"amalgam-map"] = None
         else:
-            cache[b"amalgam-map"] = _opened(repo, store)
+            cache[b"amalgam-map"] = opened(repo, store)
     oidmap = cache[b"amalgam-map"]
     (oid,) = oidmap.oids([node]) if oidmap is not None else (None,)
     return hex_node(oid) if oid else b""
@@ -128,8 +130,9 @@ def leave_names_to(ui: UiT, hggit: ModuleType, ours: Mapping[str, Any]) -> None:
 
     for attribute, registrar in ours.items():
         theirs = getattr(getattr(hggit, attribute, None), "_table", {})
+        for name in theirs:
+            compat.withdraw(registrar, name)
         if b"gitnode" in theirs:
-            compat.withdraw(registrar, b"gitnode")
             theirs[b"gitnode"] = _after(warn, theirs[b"gitnode"])
 
 
@@ -142,14 +145,19 @@ def _after(first: Callable[[], None], func: Callable[..., Any]) -> Callable[...,
     return both
 
 
-def _opened(repo: RepoT, store: GitStore) -> RemoteIds:
-    return ImportedCommits(repo, store).ids_with(store.open_map())
+def opened(repo: RepoT, store: GitStore) -> RemoteIds:
+    """Open the ids of all commits, exported and imported; to be closed."""
+    exported = store.open_map()
+    apart = adoption.take_over(store)
+    if apart is not None:
+        return RemoteIds(apart, exported)
+    return ImportedCommits(repo, store).ids_with(exported)
 
 
 @contextlib.contextmanager
 def _open_map(repo: RepoT) -> Iterator[RemoteIds]:
     store = stores.GitStore(repo, GitConfig.from_ui(repo.ui))
-    with contextlib.closing(_opened(repo, store)) as oidmap:
+    with contextlib.closing(opened(repo, store)) as oidmap:
         yield oidmap
 
 

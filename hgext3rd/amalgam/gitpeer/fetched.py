@@ -47,6 +47,8 @@ _REFS = b".refs"
 _SETTLED = b".settled"
 _SETTLED_TITLE = b"amalgam settled pull 1\n"
 _SETTLED_BYTES = 1 << 10
+_MARK = b"hggit.names"
+_MARK_TITLE = b"amalgam names of hg-git 1"
 # sections that pulls depend on
 _SECTIONS = (b"amalgam", b"experimental", b"git", b"hggit", b"paths", b"phases")
 _NEW = b"refs/new/"
@@ -104,12 +106,31 @@ class Fetched:
         """Keep the refs of ``remote`` when ``transaction`` ends."""
 
         def write(_transaction: Any) -> None:
-            self._directory.make(self._store.placement)
-            self._directory.replace(
-                self._file(remote), formatted(refs), self._store.placement
-            )
+            self.write_refs(remote, refs)
 
         transaction.addfinalize(b"zz-amalgam-refs", write)
+
+    def write_refs(self, remote: bytes, refs: Mapping[bytes, FetchedRef]) -> None:
+        """Keep the refs of ``remote`` at once."""
+        self._directory.make(self._store.placement)
+        self._directory.replace(
+            self._file(remote), formatted(refs), self._store.placement
+        )
+
+    def mark(self) -> str:
+        """Return the text of the last ``set_mark``."""
+        with contextlib.suppress(Unusable):
+            content = self._directory.tryread(_MARK, _SETTLED_BYTES)
+            title, _line, text = content.partition(b"\n")
+            if title == _MARK_TITLE:
+                return text.decode("ascii", "replace")
+        return ""
+
+    def set_mark(self, text: str) -> None:
+        """Note which state of hg-git's files the refs have."""
+        self._directory.make(self._store.placement)
+        content = b"%s\n%s" % (_MARK_TITLE, text.encode())
+        self._directory.replace(_MARK, content, self._store.placement)
 
     def settled(self, remote: bytes, listing: bytes) -> str:
         """Return a digest of all that a pull from ``remote`` depends on.

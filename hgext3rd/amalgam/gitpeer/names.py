@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mercurial import namespaces
+from mercurial import error, namespaces
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
+from mercurial.utils import stringutil
 
-from ..config import GitConfig
+from ..config import GitConfig, warn_once
 from ..gitstore.store import GitStore
+from . import pulling
 from .fetched import Fetched
 from .source import HEADS, TAGS, shown
 
@@ -54,6 +56,12 @@ class _Names:
         return self._nodes
 
     def _read(self, repo: RepoT) -> None:
+        if self._seen is None:
+            try:
+                pulling.opened(repo)
+            except (error.Abort, error.StorageError) as exc:
+                # log and other commands go on
+                warn_once(repo.ui, stringutil.forcebytestr(exc), exc.hint)
         try:
             seen = os.stat(self._path).st_mtime_ns
         except FileNotFoundError:

@@ -21,11 +21,12 @@ from ..files import TICK_NS
 from ..gitstore import selection
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
+from ..hggit import adoption
 from ..receive import importing, successors
 from ..records import Record
 from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
-from . import bookmarks as marks
+from . import bookmarks as marks, hggitfiles
 from .fetched import Fetched, FetchedRef
 from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
@@ -71,8 +72,13 @@ class Pulled(Record):
 
 
 def opened(repo: RepoT) -> GitStore:
-    """Return the store of a repository."""
-    return GitStore(repo, GitConfig.from_ui(repo.ui))
+    """Return the store of a repository, with the ids that hg-git has left."""
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    apart = adoption.take_over(store)
+    if apart is not None:
+        apart.close()
+    hggitfiles.take_over(store)
+    return store
 
 
 def known(repo: RepoT, oids: Iterable[bytes]) -> dict[bytes, bytes]:
@@ -302,6 +308,7 @@ def pull(
             return op
     with repo.wlock(), repo.lock():
         _Pull(repo, source, op).run(asked, covers)
+        hggitfiles.give_back(opened(repo))
     newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
     # files that change twice in a tick may have the same stats
     is_old = time.time_ns() - newest > TICK_NS

@@ -28,7 +28,7 @@ from ..remote.staging import Change
 from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
-from . import bookmarks as marks, pulling
+from . import bookmarks as marks, hggitfiles, pulling
 from .fetched import Fetched, FetchedRef
 
 if TYPE_CHECKING:
@@ -272,6 +272,9 @@ class _Push:
             raise source.failed(answers.failure, act=_(b"push to"))
         done = [it for it in updates if self._is_taken(it, answers)]
         self._keep(done, oids)
+        if done:
+            with repo.wlock(), repo.lock():
+                hggitfiles.give_back(store)
         return len(done)
 
     def _exported(self, updates: Sequence[Update]) -> dict[bytes, bytes]:

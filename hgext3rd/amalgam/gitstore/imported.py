@@ -7,6 +7,8 @@ changesets that are gone do not count, so nobody has to remove any.
 
 Exports give changesets the commits that they were made of, even if the changesets alone
 would not: ``ImportedFiles`` is what the core reads for that.
+
+Those of hg-git's map are among them, where a repository has one (``hggit``).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from .. import docketfile
 from ..config import PushConfig
-from ..configitems import METADATA_DIALECT
+from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
 from ..files import TEMPORARY, Unusable
 from ..records import Record
 from .git.layout import PACKS
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
 
     _Pairs = Mapping[bytes, bytes]
 
+_DIRECTORY = b"imported"
 _SEGMENT = re.compile(r"[a-z]+-[0-9a-f]{16}\.map")
+_STAMP = re.compile(r"[0-9]+(?: [0-9]+)*")
 _SUFFIX = b".map"
 _DOCKET_BYTES = 1 << 20
 _HEADER = struct.Struct(">8sIIQQQ24x")
@@ -56,6 +60,10 @@ class _Docket(Record):
     """Their names, oldest first."""
     exact: bool = False
     """Whether extras keep the ids of all commits, from the first import on."""
+    taken: str = ""
+    """File stats of hg-git's files, when all of them was taken over."""
+    behind: bool = False
+    """Whether hg-git's files may lack commits that are here."""
 
 
 _FORM = docketfile.Form(
@@ -63,6 +71,8 @@ _FORM = docketfile.Form(
     {
         "segments": docketfile.texts(b"segment", _SEGMENT, many=True),
         "exact": docketfile.flags(b"exact"),
+        "taken": docketfile.texts(b"taken", _STAMP, ""),
+        "behind": docketfile.flags(b"behind"),
     },
 )
 
@@ -84,7 +94,7 @@ class ImportedFiles(Record):
     @staticmethod
     def directory(store: GitStore) -> Directory:
         """Return the directory of maps and dockets, which need not exist."""
-        return store.directory.sub(b"imported")
+        return store.directory.sub(_DIRECTORY)
 
     @classmethod
     def of(cls, store: GitStore) -> ImportedFiles:
@@ -160,6 +170,10 @@ class ImportedCommits:
         self._files = _maps(store)
         docket = _read(self._files.directory, self._dialect)
         self._segments = docket.segments
+        self.taken = docket.taken
+        """File stats of hg-git's files, when all of them was taken over."""
+        self.behind = docket.behind
+        """Whether hg-git's files may lack commits that are here."""
         is_exact = docket.exact or self._dialect == METADATA_DIALECT
         if not self._segments:
             is_exact |= PushConfig.from_ui(store.repo.ui).is_exact
@@ -207,28 +221,61 @@ class ImportedCommits:
         """
         if not pairs:
             return
-        self._files.directory.make(self._placement)
         new = {bin_node(oid): bin_node(node) for oid, node in pairs}
         lost = {new[oid]: oid for oid in map(bin_node, foreign)}
+        segments = self._segments_with(new, lost)
+
+        def count(_transaction: Any) -> None:
+            self._count(segments, self.taken, behind=bool(self.taken))
+
+        transaction.addfinalize(b"zz-amalgam-imported", count)
+
+    def take(self, new: _Pairs, kept: _Pairs, taken: str, *, behind: bool) -> None:
+        """Keep commits of hg-git at once, under the lock of Mercurial.
+
+        ``new``: changesets by commits, ``kept``: commits by changesets that they may
+        not give back; all ids are 20 bytes. ``taken`` and ``behind`` are as here.
+        """
+        segments = self._segments
+        if new:
+            segments = self._segments_with(new, kept)
+        self._count(segments, taken, behind=behind)
+
+    def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
+        """Return the changeset that each of ``oids`` became, here or elsewhere.
+
+        All ids are 20 bytes.
+        """
+        return self._map.oids(oids)
+
+    def pairs(self) -> _Pairs:
+        """Return all commits with their changesets; ids are 20 bytes."""
+        return _pairs(self._map, Table.CHANGESETS)
+
+    def _segments_with(self, new: _Pairs, lost: _Pairs) -> tuple[str, ...]:
+        """Write a segment; return the names of those that then make the map."""
+        self._files.directory.make(self._placement)
         kept = [*self._segments]
         while kept and self._length(kept[-1]) < 2 * len(new):
             with contextlib.closing(self._files.open(kept[-1:])) as older:
-                new = _pairs(older, Table.CHANGESETS) | new
-                lost = _pairs(older, Table.MANIFESTS) | lost
+                new = {**_pairs(older, Table.CHANGESETS), **new}
+                lost = {**_pairs(older, Table.MANIFESTS), **lost}
             kept.pop()
         name = self._write(new, lost)
-        segments = (*(it for it in kept if it != name), name)
+        return (*(it for it in kept if it != name), name)
 
-        def count(_transaction: Any) -> None:
-            content = _FORM.content_of(_Docket(segments, self.is_exact))
-            name = _name(self._dialect)
-            self._files.directory.replace(name, content, self._placement)
+    def _count(self, segments: tuple[str, ...], taken: str, *, behind: bool) -> None:
+        """Let ``segments`` be the map."""
+        self._files.directory.make(self._placement)
+        content = _FORM.content_of(_Docket(segments, self.is_exact, taken, behind))
+        name = _name(self._dialect)
+        self._files.directory.replace(name, content, self._placement)
+        self.taken, self.behind = taken, behind
+        if segments != self._segments:
             self._segments = segments
             self._map.close()
             self._map = self._files.open(segments)
             self._remove_others()
-
-        transaction.addfinalize(b"zz-amalgam-imported", count)
 
     def _length(self, segment: str) -> int:
         with contextlib.closing(self._files.open([segment])) as part:
@@ -285,3 +332,14 @@ def _pairs(oidmap: OidMap, table: Table) -> dict[bytes, bytes]:
             key, value = joined[at : at + ID_LEN], joined[at + ID_LEN : at + 2 * ID_LEN]
             found[key] = value
     return found
+
+
+def has_taken_over(directory: Directory) -> bool:
+    """Return whether files of hg-git were taken over; ``directory`` is amalgam's."""
+    return bool(_read(directory.sub(_DIRECTORY), HGGIT_DIALECT).taken)
+
+
+def taken_over(store: GitStore) -> tuple[str, bool]:
+    """Return ``taken`` and ``behind`` of ``ImportedCommits``, without its map."""
+    docket = _read(ImportedFiles.directory(store), store.config.dialect)
+    return docket.taken, docket.behind

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from mercurial import error, pycompat
+from mercurial import error
 from mercurial.i18n import _
 
 from ...core.errors import Moved
@@ -25,10 +25,10 @@ from ...terminal import printable
 from .. import requirements, selection
 from ..adopted import AdoptedFile
 from ..export.conversion import AdoptedInput, ExportConversion, UnfitError
+from ..git.comparison import Differing, differences
 from ..imported import ImportedFiles
 from ..oidmap import MapFiles
 from . import mappings, mirror as mirrors
-from .mirror import object_id
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     from .mirror import Mirror
 
 
-_MODES = {b"": b"100644", b"x": b"100755", b"l": b"120000"}
+_WHAT = {
+    Differing.ONLY_HG: _(b"is not in the commit"),
+    Differing.ONLY_GIT: _(b"is only in the commit"),
+    Differing.CONTENT: _(b"has another content"),
+}
 # hg-fast-export leaves it out, and that is accepted
 _LEFT_OUT = b".hgtags"
 _MISFITS = {
@@ -69,22 +73,11 @@ def first_difference(
     repo: RepoT, mirror: Mirror, node: bytes, tree: bytes
 ) -> tuple[bytes, bytes]:
     """Return the first path that differs, and how. Reads the files before it."""
-    ctx = repo.unfiltered()[node]
-    manifest = ctx.manifest()
-    there = {path: (mode, blob) for path, mode, blob in mirror.tree(tree)}
-    for path in sorted({*there, *manifest}):
-        if path not in there:
-            if path != _LEFT_OUT:
-                return path, _(b"is not in the commit")
-        elif path not in manifest:
-            return path, _(b"is only in the commit")
-        else:
-            mode, blob = there[path]
-            expected = _MODES.get(pycompat.bytestr(manifest.flags(path)))
-            if mode != expected:
-                return path, _(b"has mode %s, expected %s") % (mode, expected or b"?")
-            if object_id(b"blob", ctx[path].data()).hex().encode() != blob:
-                return path, _(b"has another content")
+    for it in differences(repo.unfiltered()[node], mirror.tree(tree)):
+        if it.kind is Differing.MODE:
+            return it.path, _(b"has mode %s, expected %s") % (it.found, it.expected)
+        if it.path != _LEFT_OUT or it.kind is not Differing.ONLY_HG:
+            return it.path, _WHAT[it.kind]
     return b"", _(b"differs in form only")
 
 

@@ -19,7 +19,7 @@ from mercurial.i18n import _
 
 from ...files import Unusable
 from ...terminal import printable
-from .mirror import split
+from ..git.comparison import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

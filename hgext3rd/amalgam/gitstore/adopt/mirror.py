@@ -13,7 +13,6 @@ names that git refuses are left out, as by git.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -27,7 +26,8 @@ from ...files import Directory, Placement, Unusable
 from ...records import Record
 from ...terminal import printable
 from ..adopted import LONGEST_COMMIT_BYTES, AdoptedCommit
-from ..git import process
+from ..git import lending, process
+from ..git.comparison import files_of, object_id
 from ..git.refs import METADATA
 from ..git.repository import make_empty
 
@@ -43,11 +43,6 @@ PROTOCOLS = "file:git:http:https:ssh"
 _URL = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z0-9+.-]+::|[^/]+:")
 _FILE = b"file://"
 _OBJECTS = b"objects"
-_FANOUT = re.compile(rb"[0-9a-f]{2}")
-_LOOSE = re.compile(rb"[0-9a-f]{38}")
-_PACK = re.compile(rb"pack-[0-9a-f]{40}\.(?:pack|idx)")
-# a repository with more files than that is unusual enough to be packed first
-_MOST_FILES = 1 << 20
 _PACKED_REFS_BYTES = 512 << 20
 _REF_BYTES = 64
 _OID = re.compile(rb"[0-9a-f]{40}")
@@ -122,14 +117,9 @@ class Mirror(Record):
             )
         return content
 
-    def tree(self, oid: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    def tree(self, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Yield the files of a tree: path, mode and oid in hex, ascending by path."""
-        tree = oid.hex()
-        with self.git.pieces("ls-tree", "-r", "-z", "--full-tree", tree) as pieces:
-            for line in split(pieces, b"\0"):
-                head, _tab, path = line.partition(b"\t")
-                mode, _kind, blob = head.split(b" ")
-                yield path, mode, blob
+        return files_of(self.git, tree.hex().encode())
 
     def check(self) -> None:
         """Let git check all objects; ``Abort`` with its first message."""
@@ -161,7 +151,7 @@ def opened(name: bytes, git: Git, scratch: bytes) -> Mirror:
         return _fetched(name, git)
     objects = Directory(scratch, (b"mirror-objects",))
     objects.make(own)
-    _lend(files, objects)
+    lending.lend(files, objects)
     return Mirror(name, git._replace(new_objects=objects), _metadata(files), files)
 
 
@@ -216,37 +206,6 @@ def _files_of(path: bytes, name: bytes) -> Directory:
     )
 
 
-def _lend(files: Directory, objects: Directory) -> None:
-    """Let ``objects`` have links to the packs and loose objects of ``files``.
-
-    Only to regular files with names that git gives objects.
-    """
-    source = files.sub(_OBJECTS)
-    count = 0
-    for name in sorted(source.directories()):
-        if name == b"pack":
-            pattern = _PACK
-        elif _FANOUT.fullmatch(name):
-            pattern = _LOOSE
-        else:
-            continue
-        inner, target = source.sub(name), objects.sub(name)
-        target.make(Placement(0o700, os.geteuid(), os.getegid()))
-        with inner.opened() as found, target.opened() as made:
-            for file in os.scandir(found):
-                entry = os.fsencode(file.name)
-                is_file = stat.S_ISREG(file.stat(follow_symlinks=False).st_mode)
-                if is_file and pattern.fullmatch(entry):
-                    count += 1
-                    os.symlink(os.path.abspath(inner.join(entry)), entry, dir_fd=made)
-        if count > _MOST_FILES:
-            raise error.InputError(
-                _(b"'%s' has more than %d files of objects")
-                % (printable(source.path), _MOST_FILES),
-                hint=_(b"run 'git repack -a -d' there"),
-            )
-
-
 def _metadata(files: Directory) -> bytes | None:
     """Return the target of refs/cinnabar/metadata, from the files of a repository."""
     found = _try_read(files, METADATA, _REF_BYTES).strip()
@@ -268,20 +227,6 @@ def _try_read(files: Directory, name: bytes, limit_bytes: int) -> bytes:
             _(b"cannot read '%s': %s")
             % (files.join(name), pycompat.bytestr(os.strerror(exc.errno or 0)))
         ) from None
-
-
-def object_id(kind: bytes, content: bytes) -> bytes:
-    """Return the oid that git gives an object."""
-    head = b"%s %d\0" % (kind, len(content))
-    return hashlib.sha1(head + content, usedforsecurity=False).digest()
-
-
-def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield the lines in ``pieces``, divided at each ``end``."""
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(end)
-        yield from whole
 
 
 class _Answers:

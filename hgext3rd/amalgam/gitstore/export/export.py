@@ -26,6 +26,7 @@ from ...configitems import DIALECTS
 from ...core import errors
 from ...damage import is_repository_error
 from ...files import Unusable
+from ...hggit import adoption
 from ...records import Record
 from ...terminal import one_line
 from .. import censorship, plan, requirements, selection
@@ -927,6 +928,7 @@ def export(
     started = time.monotonic()
     store.require_trust()
     requirements.check(store.repo)
+    adoption.take_over(store, waits=True)
     journal.refuse_unfinished(store.asked)
     nodes = None
     if revs is not None:

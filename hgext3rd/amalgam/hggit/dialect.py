@@ -1,0 +1,36 @@
+"""The dialect of a repository that hg-git has used.
+
+Where hg-git has left its map, and nobody has set ``amalgam.git.dialect``, hg-git's
+dialect goes on: its users know these ids. The record of imported commits remembers
+that. A repository that was exported with git-cinnabar's ids before keeps them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ..config import setting
+from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
+from ..files import Directory
+from ..gitstore.imported import has_taken_over
+from .mapfile import NAME
+
+if TYPE_CHECKING:
+    from mercurial.interfaces.types import RepoT
+
+_ITEM = (b"amalgam", b"git.dialect")
+
+
+def choose(repo: RepoT) -> None:
+    """Set the dialect, if hg-git's goes on."""
+    if setting(repo.ui, *_ITEM) is not None:
+        return
+    directory = Directory(repo.sharedpath, (b"amalgam",))
+    if directory.exists(b"map/%s.docket" % METADATA_DIALECT):
+        return
+    if directory.exists(b"imported/%s.docket" % METADATA_DIALECT):
+        return
+    has_map = os.path.exists(os.path.join(repo.sharedpath, NAME))
+    if has_map or has_taken_over(directory):
+        repo.ui.setconfig(*_ITEM, HGGIT_DIALECT, NAME)

@@ -1,0 +1,263 @@
+"""Repositories that hg-git has left, and that amalgam goes on with."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from testlib.environment import git
+from testlib.hggitfiles import Moved
+from testlib.randomcommits import GitObjects
+
+pytestmark = pytest.mark.slow
+
+KEPT_APART = ("--config", "amalgam.git.hggit-files=no")
+
+
+class Upstream:
+    """A git repository with a signed commit, a tag object, and two branches."""
+
+    def __init__(self, path: Path) -> None:
+        self.objects = GitObjects(path)
+        self.path = path
+        self.tips = {"main": self.commit("one")}
+        # a changeset does not give it back
+        self.tips["main"] = self.commit(
+            "odd", self.tips["main"], author=b"a <x> 0 -0000"
+        )
+        self.tips["other"] = self.commit("aside", self.tips["main"])
+        self.tips["main"] = self.commit("two", self.tips["main"])
+        for name, oid in self.tips.items():
+            git(path, "update-ref", f"refs/heads/{name}", oid)
+        git(path, "symbolic-ref", "HEAD", "refs/heads/main")
+        git(path, "tag", "-a", "-m", "annotated", "v1", "main~1")
+
+    def commit(self, text: str, *parents: str, author: bytes = b"a <x> 7 +0000") -> str:
+        name = text.encode()
+        tree = self.objects.tree((b"100644", b"a"), (b"100644", name))
+        return self.objects.commit(
+            *parents, tree=tree, message=name + b"\n", author=author
+        )
+
+    def grow(self, branch: str, text: str) -> str:
+        """Add a commit to a branch; return it."""
+        self.tips[branch] = self.commit(text, self.tips[branch])
+        git(self.path, "update-ref", f"refs/heads/{branch}", self.tips[branch])
+        return self.tips[branch]
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Moved:
+    return Moved(tmp_path / "moved", Upstream(tmp_path / "upstream.git").path)
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, moved: Moved) -> Upstream:
+    made = Upstream.__new__(Upstream)
+    made.objects, made.path = GitObjects(moved.upstream), moved.upstream
+    made.tips = {
+        name: git(moved.upstream, "rev-parse", name).decode().strip()
+        for name in ("main", "other")
+    }
+    return made
+
+
+def test_ids_and_names_are_known_at_once(moved: Moved) -> None:
+    before = moved.content()
+    code, said = moved.run("log", "-r", "default/main", "-T", "{gitnode}\n")
+    assert code == 0
+    assert "going on with the ids of hg-git: 4 commits in" in said
+    assert moved.ref("main") in said
+    assert moved.ids() == moved.pairs()
+    (node,) = moved.hg("log", "-r", "gittag('re:v')", "-T", "{node}\n").split()
+    assert moved.pairs()[moved.ref("v1^{commit}")] == node
+    assert "no changes found" in moved.run("incoming")[1]
+    assert moved.hg("git::id", moved.ref("other")).strip() in moved.pairs().values()
+    moved.hg("git::export")
+    assert moved.ids() == moved.pairs()
+    assert "no differences" in moved.hg("git::verify", "--full")
+    assert moved.content() == before
+
+
+def test_a_pull_fetches_only_what_is_new(moved: Moved, upstream: Upstream) -> None:
+    """Objects that hg-git has are not asked for: they are gone at the remote."""
+    new = upstream.grow("main", "three")
+    blobs = git(upstream.path, "ls-tree", "-r", "main~2").decode().split()
+    (upstream.path / "objects" / blobs[2][:2] / blobs[2][2:]).unlink(missing_ok=True)
+    said = moved.hg("pull", "-u")
+    assert "updating bookmark main" in said
+    assert moved.ids()[new] == moved.hg("log", "-r", "main", "-T", "{node}")
+
+
+def test_hggit_files_are_kept(moved: Moved, upstream: Upstream) -> None:
+    old = moved.pairs()
+    pulled = upstream.grow("main", "three")
+    moved.hg("pull", "-u")
+    (moved.root / "mine").write_text("mine\n")
+    moved.hg("commit", "-qAm", "mine", "-u", "me <m@x>")
+    moved.hg("push")
+    pushed = git(upstream.path, "rev-parse", "main").decode().strip()
+    assert git(upstream.path, "rev-parse", "main^").decode().strip() == pulled
+    assert moved.pairs() == old | {
+        oid: moved.hg("log", "-r", f"gitnode({oid})", "-T", "{node}")
+        for oid in (pulled, pushed)
+    }
+    for ref in ("refs/remotes/default/main", "refs/heads/main"):
+        assert moved.ref(ref) == pushed
+    assert "missing" not in git(moved.git, "fsck", "--full").decode()
+    # nobody has changed them since
+    before = moved.content()
+    assert "no changes found" in moved.run("pull")[1]
+    assert moved.content() == before
+
+
+def test_files_that_are_behind_are_repaired(moved: Moved, upstream: Upstream) -> None:
+    """As after a process that was killed before it wrote them."""
+    before = moved.content()
+    new = upstream.grow("other", "three")
+    git(upstream.path, "tag", "v2", "other")
+    moved.hg("pull", *KEPT_APART)
+    assert moved.content() == before
+    moved.hg("log", "-r", "default/other")
+    assert moved.ids() == moved.pairs()
+    assert moved.ref("refs/remotes/default/other") == moved.ref("v2") == new
+    assert moved.pairs()[new] in (moved.files / "git-tags").read_text()
+
+
+def test_lines_that_hggit_adds_are_taken(moved: Moved, upstream: Upstream) -> None:
+    moved.hg("pull")
+    other = Moved(moved.root.with_name("other"), upstream.path)
+    new = upstream.grow("main", "three")
+    other.hg("pull", "-q")
+    moved.hg("unbundle", "-q", _bundle(other))
+    shutil.copy(other.map, moved.map)
+    shutil.rmtree(moved.git)
+    shutil.copytree(other.git, moved.git)
+    assert moved.ids()[new] == other.ids()[new]
+    shown = moved.hg("log", "-r", "default/main", "-T", "{gitnode}")
+    assert shown == new
+
+
+def _bundle(clone: Moved) -> str:
+    path = clone.root.with_suffix(".bundle")
+    clone.hg("bundle", "-qa", str(path))
+    return str(path)
+
+
+def test_lines_without_a_changeset_are_passed_over(
+    moved: Moved, upstream: Upstream
+) -> None:
+    """hg-git keeps those of stripped changesets, and of a commit twice."""
+    extra = f"{'1' * 40} {'2' * 40}\n{upstream.tips['main']} {'3' * 40}\n"
+    text = moved.map.read_text()
+    moved.map.write_text(extra + text)
+    ids = moved.ids()
+    assert f"{text}".count("\n") == len(ids)
+    moved.hg("strip", "-q", "--config", "extensions.strip=", "-r", "other")
+    moved.hg("pull", "-q")
+    assert moved.ids() == ids
+
+
+@pytest.mark.parametrize("line", ["cut", "word", "case"])
+def test_a_damaged_line_is_named(moved: Moved, line: str) -> None:
+    lines = moved.map.read_text().splitlines(True)
+    lines[2] = {
+        "cut": lines[2][:-9] + "\n",
+        "word": "g" + lines[2][1:],
+        "case": lines[2].upper().replace("0", "A"),
+    }[line]
+    moved.map.write_text("".join(lines))
+    for command in (["pull"], ["log", "-T", "{gitnode}"], ["git::export"]):
+        code, said = moved.run(*command)
+        assert code == 255, said
+        assert "line 3: expected a commit and a changeset, found '" in said
+        assert "(remove the line, or restore the file from a backup)" in said
+    assert moved.run("log", "-r", "tip")[0] == 0
+
+
+def test_a_commit_of_another_changeset_is_named(moved: Moved) -> None:
+    lines = moved.map.read_text().splitlines()
+    swapped = [lines[0][:41] + lines[1][41:], lines[1][:41] + lines[0][41:]]
+    moved.map.write_text("\n".join([*swapped, *lines[2:]]) + "\n")
+    code, said = moved.run("pull")
+    assert code == 255
+    assert "is not one of changeset" in said
+    assert "(restore the file from a backup, or remove wrong lines)" in said
+
+
+def test_ids_of_the_other_dialect_stay(tmp_path: Path, moved: Moved) -> None:
+    """A repository that was exported before has ids that others know."""
+    moved.map.rename(tmp_path / "map")
+    moved.hg("git::export")
+    ids = moved.ids()
+    (tmp_path / "map").rename(moved.map)
+    assert moved.ids() == ids
+    assert "this command of hg-git needs its dialect" in moved.run("gexport")[1]
+
+
+def test_the_choice_is_remembered(tmp_path: Path, moved: Moved) -> None:
+    ids = moved.ids()
+    moved.map.unlink()
+    shutil.rmtree(moved.git)
+    assert moved.ids() == ids
+    moved.hg("git::export")
+    assert moved.ids() == ids
+
+
+def test_readers_without_write_access_see_the_ids(moved: Moved) -> None:
+    (moved.files / "store/lock").symlink_to("elsewhere.invalid:1")
+    assert moved.ids() == moved.pairs()
+    assert not (moved.files / "amalgam/imported").exists()
+
+
+def test_commands_of_hggit(moved: Moved, upstream: Upstream) -> None:
+    assert moved.hg("debuggitdir").strip() == str(moved.git)
+    assert moved.hg("log", "-r", "fromgit()", "-T", "x").endswith("\nxxxx")
+    new = upstream.grow("main", "three")
+    git(moved.git, "fetch", "-q", str(upstream.path), "+main:main")
+    assert "updating bookmark main" in moved.hg("gimport")
+    assert moved.pairs()[new] == moved.hg("log", "-r", "main", "-T", "{node}")
+    moved.hg("update", "-q", "main")
+    (moved.root / "mine").write_text("mine\n")
+    moved.hg("commit", "-qAm", "mine", "-u", "me <m@x>")
+    assert moved.hg("log", "-r", "not fromgit()", "-T", "{desc}") == "mine"
+    moved.hg("gexport")
+    mine = moved.hg("log", "-r", ".", "-T", "{gitnode} {node}").split()
+    assert moved.pairs()[mine[0]] == mine[1]
+    assert moved.ref("refs/heads/main") == mine[0]
+    assert "missing" not in git(moved.git, "fsck", "--full").decode()
+    assert f"against git commit {mine[0]}" in moved.hg("gverify", "-c")
+    assert moved.hg("gverify", "-r", "gittag('v1')")
+    code, said = moved.run("log", "-r", "gittag('v9')")
+    assert (code, "git tag 'v9' does not exist" in said) == (255, True)
+
+
+def test_gverify_names_files_that_differ(moved: Moved, upstream: Upstream) -> None:
+    moved.hg("gexport")
+    odd = [(b"100755", b"a"), (b"100644", b"b"), (b"100644", b"three")]
+    objects = upstream.objects
+    tree = objects.tree(*odd[:2], (*odd[2], objects.tree()))
+    wrong = objects.commit(upstream.tips["main"], tree=tree)
+    right = upstream.grow("main", "three")
+    moved.hg("pull", "-q", "-u")
+    git(upstream.path, "branch", "wrong", wrong)
+    git(moved.git, "fetch", "-q", str(upstream.path), "wrong:wrong")
+    moved.map.write_text(moved.map.read_text().replace(right, wrong))
+    code, said = moved.run("gverify")
+    assert code == 1
+    assert "file has different flags: a (hg '', git 'x')" in said
+    assert "file found in git but not hg: b" in said
+
+
+def test_cleanup_drops_lines_and_refs(moved: Moved) -> None:
+    text = moved.map.read_text()
+    moved.map.write_text(f"{'1' * 40} {'2' * 40}\n{text}")
+    (moved.git / "refs/heads").mkdir(exist_ok=True, parents=True)
+    (moved.git / "refs/heads/broken").write_text(f"{'1' * 40}\n")
+    said = moved.hg("git-cleanup", "-v")
+    assert f"dropping GIT:{'1' * 40} -> HG:{'2' * 40}" in said
+    assert "git commit map cleaned" in said
+    assert moved.map.read_text() == text
+    assert not (moved.git / "refs/heads/broken").exists()
+    assert moved.ids() == moved.pairs()

@@ -1,0 +1,1 @@
+"""hg-git's own tests, run with amalgam in its place."""

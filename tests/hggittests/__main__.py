@@ -1,0 +1,114 @@
+"""Run hg-git's own tests with amalgam in the place of hg-git.
+
+    python3 -m hggittests --sources DIR --hg HG --output DIR [TEST...]
+
+The tests are copied from hg-git's source distribution, which is not part of this
+project. One line of them is changed, as users change it: ``hggit =`` in the
+configuration becomes ``amalgam =``, with the dialect of hg-git. A test that fails has
+to be in ``exceptions``, with the documented reason, or in ``open``: the points that
+amalgam lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+#: A line of ``testutil`` that enables hg-git, and the lines in its place.
+THEIRS = 'echo "hggit=$(echo $(dirname $TESTDIR))/hggit" >> $HGRCPATH\n'
+OURS = """\
+echo "amalgam=" >> $HGRCPATH
+echo "[amalgam]" >> $HGRCPATH
+echo "git.dialect = hggit" >> $HGRCPATH
+"""
+
+
+#: Tests are skipped without a dulwich of hg-git's time; amalgam needs none.
+NEEDS_DULWICH = '"$TESTDIR/hghave" dulwich || exit 80\n'
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tests of the arguments; 1 if one fails that is in no list."""
+    parser = argparse.ArgumentParser(prog="hggittests", description=__doc__)
+    parser.add_argument("--sources", type=Path, required=True, help="of hg-git")
+    parser.add_argument("--hg", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True, help="a directory")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="where results are written")
+    parser.add_argument("tests", nargs="*", help="instead of all functional ones")
+    options = parser.parse_args(arguments)
+    tests = copied(options.sources, options.output.absolute())
+    functional = sorted(
+        path.name
+        for path in tests.glob("test-*.t")
+        if not path.name.startswith("test-check-")
+    )
+    results = run(tests, options.hg, options.tests or functional, options.jobs)
+    excepted, lacking = (reasons(HERE / name) for name in ("exceptions", "open"))
+    failed = {name.partition("#")[0] for name, it in results.items() if it != "success"}
+    names = {name.partition("#")[0] for name in results}
+    summary = {
+        "run": len(names),
+        "passed": len(names - failed),
+        "excepted": sorted(failed & excepted.keys()),
+        "open": sorted(failed & lacking.keys()),
+        "unexpected": sorted(failed - excepted.keys() - lacking.keys()),
+        "listed_and_passed": sorted((names - failed) & {*excepted, *lacking}),
+    }
+    text = json.dumps(summary, indent=1)
+    print(text)
+    if options.json:
+        options.json.write_text(text + "\n")
+    return 1 if summary["unexpected"] or summary["listed_and_passed"] else 0
+
+
+def reasons(path: Path) -> dict[str, str]:
+    """Return the reasons in a file of lines ``TEST: REASON``; ``#`` is a comment."""
+    lines = path.read_text().splitlines()
+    pairs = (line.split(": ", 1) for line in lines if line[:1] not in ("", "#"))
+    return {name: reason.strip() for name, reason in pairs}
+
+
+def copied(sources: Path, output: Path) -> Path:
+    """Copy the tests, and let them enable amalgam; return their directory."""
+    shutil.rmtree(output, ignore_errors=True)
+    tests = output / "tests"
+    shutil.copytree(sources / "tests", tests)
+    file = tests / "testutil"
+    text = file.read_text()
+    assert THEIRS in text, "testutil enables hg-git in another way"
+    file.write_text(text.replace(THEIRS, OURS).replace(NEEDS_DULWICH, ""))
+    return tests
+
+
+def run(tests: Path, hg: Path, names: Sequence[str], jobs: int) -> dict[str, str]:
+    """Run tests; return ``success``, ``skip`` or ``failure`` of each case."""
+    (tests / "names").write_text("".join(f"{name}\n" for name in names))
+    # its own interpreter has to be called python3, and see nothing of ours
+    command = [str(hg.absolute().with_name("python3")), "run-tests.py"]
+    command += [f"--with-hg={hg.absolute()}", f"-j{jobs}", "--json"]
+    command += ["--timeout", "1800", "--test-list", "names"]
+    hidden = ("PYTHONUNBUFFERED", "PYTHONPATH", "HGRCPATH", "HGPLAIN")
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
+    with (tests / "log").open("wb") as log:
+        subprocess.run(
+            command,
+            cwd=tests,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    report = (tests / "report.json").read_text().partition("=")[2]
+    return {name: test["result"] for name, test in json.loads(report).items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
