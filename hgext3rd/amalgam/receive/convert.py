@@ -264,6 +264,7 @@ class _Settings(Record):
     round_trip: bool
     is_exact: bool
     is_of_strangers: bool
+    packs: Directory | None
 
 
 class Refusal(Record):
@@ -305,6 +306,7 @@ def convert(
     round_trip: bool = True,
     is_exact: bool = False,
     is_of_strangers: bool = False,
+    packs: Directory | None = None,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
@@ -316,7 +318,7 @@ def convert(
     from their changesets are refused. ``is_exact``: extras of the changesets keep the
     parts that these cannot express otherwise (docs/formats/exact.rst).
     ``is_of_strangers``: commits are refused with a file that makes a working copy a
-    git repository.
+    git repository. ``packs``: a directory with packs that have most of the objects.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
@@ -336,7 +338,7 @@ def convert(
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
-                *(is_exact, is_of_strangers),
+                *(is_exact, is_of_strangers, packs),
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -397,6 +399,10 @@ class _Run:
             )
         with contextlib.ExitStack() as stack:
             directory = stack.enter_context(Directory(self._scratch).opened())
+            packs = None
+            if settings.packs is not None and settings.packs.exists():
+                fd = stack.enter_context(settings.packs.opened())
+                packs = {"fd": fd, "path": settings.packs.path}
             decoder = None
             if settings.dialect == HGGIT_DIALECT:
                 decoder = stack.enter_context(TextDecoder()).fields()
@@ -405,6 +411,7 @@ class _Run:
                 "commits": commits.fileno(),
                 "trees": self._objects(),
                 "blobs": self._objects(),
+                "packs": packs,
                 "decoder": decoder,
                 "user": self._repo.ui.config(b"ui", b"username") or b"",
                 "out": out.fileno(),

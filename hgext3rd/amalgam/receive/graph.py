@@ -79,19 +79,25 @@ class PushGraph(Record):
 
 
 def read(
-    git: Git, tips: Iterable[bytes], known: Known, most_commits: float
+    git: Git,
+    tips: Iterable[bytes],
+    known: Known,
+    most_commits: float,
+    *,
+    are_all_new: bool = False,
 ) -> PushGraph:
     """Read the ancestors of ``tips`` that are not ``known``.
 
     ``git`` sees all their objects. ``PushRefusedError`` if more than ``most_commits``
-    are new.
+    are new. ``are_all_new``: no commit is known, as in an empty repository.
     """
     asked = sorted({*tips})
     nodes = {**known(asked)}
     new = [oid for oid in asked if oid not in nodes]
     if not new:
         return PushGraph({}, nodes)
-    nodes |= _ends(git, new, known, nodes, most_commits)
+    if not are_all_new:
+        nodes |= _ends(git, new, known, nodes, most_commits)
     lines = [*new, *(b"^" + oid for oid in nodes)]
     listed = _listed(git, lines, "--topo-order", "--reverse")
     return PushGraph({oid: parents for oid, *parents in listed}, nodes)

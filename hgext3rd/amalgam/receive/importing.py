@@ -16,6 +16,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
 from ..configitems import METADATA_DIALECT
+from ..gitstore.git.layout import PACKS
 from ..records import Record
 from ..terminal import printable
 from . import apply, convert, graph, native
@@ -82,7 +83,8 @@ def import_commits(
     then on. Oids and nodes are in hex. ``InputError`` for a missing object, and for a
     commit with a file that Mercurial cannot store.
     """
-    new = graph.read(git, tips, known, inf)
+    is_empty = len(repo.unfiltered()) == 0
+    new = graph.read(git, tips, known, inf, are_all_new=is_empty)
     oids, public = tuple(new.parents), {*new.needed(settings.public)}
     at, is_too_large = 0, False
     while at < len(oids):
@@ -131,6 +133,7 @@ def _import(
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
             is_of_strangers=True,
+            packs=git.directory and git.directory.sub(PACKS),
         )
         for refusal in made.refused:
             raise refused(refusal)

@@ -1,6 +1,8 @@
-//! Packs that git wrote, with their indexes.
+//! PackTables that git wrote, with their indexes.
 
-use gitpack::pack::Objects;
+use std::sync::Arc;
+
+use gitpack::pack::{Objects, PackReader, PackTables};
 use gitpack::{ObjectKind, Oid};
 
 use crate::TEXT_BYTES;
@@ -16,12 +18,18 @@ pub(crate) fn objects(input: &[u8]) {
         Planted::new(directory().join("pack-fuzz.idx"), idx),
         Planted::new(directory().join("pack-fuzz.pack"), pack),
     ];
+    let packs = Arc::new(PackTables::open(&opened(), input.len() as u64));
+    let mut reader = PackReader::new(packs, 4 * TEXT_BYTES);
     let Ok(objects) = Objects::open(&opened(), TEXT_BYTES) else { return };
     let ids = idx.get(IDS_AT..).unwrap_or_default().as_chunks().0;
     for id in ids.iter().take(MOST_ASKED) {
         for kind in [ObjectKind::Commit, ObjectKind::Tree, ObjectKind::Blob] {
-            if let Ok(Some(content)) = objects.read(kind, &Oid::from_bytes(*id)) {
+            let oid = Oid::from_bytes(*id);
+            let in_bulk = reader.read(kind, &oid);
+            assert!(in_bulk.as_ref().is_none_or(|content| content.len() <= TEXT_BYTES));
+            if let Ok(Some(content)) = objects.read(kind, &oid) {
                 assert!(content.len() <= TEXT_BYTES);
+                assert!(in_bulk.is_none_or(|bulk| **bulk == *content));
             }
         }
     }

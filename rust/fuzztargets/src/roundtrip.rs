@@ -33,6 +33,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
     let request = ConversionRequest {
         store: &store,
         known: &[],
+        packs: None,
         version,
         dir: &opened(),
         memory_bytes: TEXT_BYTES,

@@ -382,7 +382,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     }
 
     /// The next prefetched content; `None` if it is too long.
-    fn next_content(&mut self, oid: Oid) -> Result<Option<Buffer>> {
+    fn next_content(&mut self, oid: Oid) -> Result<Option<Arc<Buffer>>> {
         let nothing = || Error::Wrong(format!("blob {oid} was not asked for"));
         self.contents.as_mut().ok_or_else(nothing)?.next(oid)
     }
@@ -488,26 +488,26 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     }
 
     /// Text of a copied file revision.
-    fn copied(&self, source: &[u8], node: Node, content: &Buffer) -> Result<Buffer> {
+    fn copied(&self, source: &[u8], node: Node, content: &Buffer) -> Result<Arc<Buffer>> {
         let node = hex(node.as_bytes());
         let head = [MARK, b"copy: ", source, b"\ncopyrev: ", &node, b"\n", MARK].concat();
         self.with_head(&head, content)
     }
 
     /// Text of a file revision that is not a copy.
-    fn escaped(&self, content: Buffer) -> Result<Buffer> {
+    fn escaped(&self, content: Arc<Buffer>) -> Result<Arc<Buffer>> {
         if content.starts_with(MARK) {
             return self.with_head(&[MARK, MARK].concat(), &content);
         }
         Ok(content)
     }
 
-    fn with_head(&self, head: &[u8], content: &Buffer) -> Result<Buffer> {
+    fn with_head(&self, head: &[u8], content: &Buffer) -> Result<Arc<Buffer>> {
         let mut text = self.room();
         text.reserve_exact(head.len() + content.len())?;
         text.extend_from_slice(head)?;
         text.extend_from_slice(content)?;
-        Ok(text)
+        Ok(Arc::new(text))
     }
 }
 
@@ -515,8 +515,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
 fn accepted(
     rules: CommitRules,
     path: &[u8],
-    content: Option<Buffer>,
-) -> std::result::Result<Buffer, Reason> {
+    content: Option<Arc<Buffer>>,
+) -> std::result::Result<Arc<Buffer>, Reason> {
     if rules.refuses_git && names::makes_repository(path) {
         return Err(Reason::Path);
     }

@@ -4,8 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use gitpack::staged::Readers;
 use gitpack::tree::{Mode, push_entry};
-use gitpack::{ObjectKind, Oid, object_header};
+use gitpack::{Deflater, Entry, ObjectKind, Oid, PackWriter, object_header};
+use parallel::Directory;
 use revlog::Node;
 use sha1lanes::{Message, digest_one};
 
@@ -44,6 +46,30 @@ impl Git {
         let rest = format!("author {author}\ncommitter C <c@x> 9 -0100\n\n{message}");
         let text = format!("tree {tree}\n{}{rest}", parents.concat());
         self.add(ObjectKind::Commit, text.as_bytes())
+    }
+
+    /// Moves every second tree and blob to a pack.
+    pub fn pack(&self, directory: &Directory) {
+        let pack = PackWriter::create(directory, Readers::BY_UMASK).expect("is writable");
+        let (mut pack, mut number) = (pack.without_sync(), 0);
+        self.state().objects.retain(|oid, answer| {
+            let end = answer.iter().position(|byte| *byte == b'\n').expect("has a first line");
+            let kind = match answer[41] {
+                b't' => ObjectKind::Tree,
+                b'b' => ObjectKind::Blob,
+                _ => return true,
+            };
+            number += 1;
+            if number % 2 == 0 {
+                return true;
+            }
+            let (content, mut stream) = (&answer[end + 1..answer.len() - 1], Vec::new());
+            Deflater::new(6).deflate(content, &mut stream);
+            let (entry, len) = (Entry::Full(kind), content.len() as u64);
+            pack.add(*oid, entry, len, &stream).expect("is writable");
+            false
+        });
+        pack.seal().and_then(gitpack::SealedPack::publish).expect("is writable");
     }
 
     /// Output of `git cat-file --batch` for these commits.

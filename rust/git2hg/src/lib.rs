@@ -11,7 +11,6 @@
 //! the revlogs of an empty repository. Starts no process: the caller runs git.
 
 mod build;
-mod cache;
 mod chain;
 mod convert;
 mod error;

@@ -36,6 +36,8 @@ pub struct ConversionRequest<'a> {
     pub store: &'a Store,
     /// All parents of new commits that are not new commits.
     pub known: &'a [KnownChangeset<'a>],
+    /// Packs that have most of the objects. git reads the others.
+    pub packs: Option<&'a Directory>,
     /// Format of the changegroup.
     pub version: GroupVersion,
     /// Directory of temporary files.

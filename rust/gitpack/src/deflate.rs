@@ -118,12 +118,21 @@ pub enum InflateError {
 /// [`InflateError`] if the stream is damaged or has another number of bytes. An impossible
 /// `expected_len` is refused before memory is allocated.
 pub fn inflate(data: &[u8], expected_len: usize) -> Result<Vec<u8>, InflateError> {
+    inflate_by(&mut Decompressor::new(), data, expected_len)
+}
+
+/// As [`inflate`], for many streams.
+pub(crate) fn inflate_by(
+    decompressor: &mut Decompressor,
+    data: &[u8],
+    expected_len: usize,
+) -> Result<Vec<u8>, InflateError> {
     let expected = expected_len;
     if expected / GREATEST_RATIO > data.len() {
         return Err(InflateError::NotThatLong { expected });
     }
     let mut out = vec![0; expected];
-    match Decompressor::new().zlib_decompress(data, &mut out) {
+    match decompressor.zlib_decompress(data, &mut out) {
         Ok(found) if found == expected => Ok(out),
         Ok(found) => Err(InflateError::TooShort { found, expected }),
         Err(DecompressionError::InsufficientSpace) => Err(InflateError::NotThatLong { expected }),

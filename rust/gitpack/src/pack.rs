@@ -8,6 +8,7 @@
 //! pack-*.idx files" and "pack-*.rev files"; all for SHA-1. Order of the steps: `pack-write.c` and
 //! `builtin/index-pack.c` of git.
 
+mod bulk;
 mod checksum;
 mod entry;
 mod ids;
@@ -19,6 +20,7 @@ mod sealed;
 mod stored;
 mod writer;
 
+pub use bulk::{PackReader, PackTables};
 pub use checksum::Checksum;
 pub use entry::{Entry, Offset};
 pub use ids::Ids;

@@ -1,12 +1,13 @@
 //! Memory, files and threads for any purpose.
 //!
-//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), tables in temporary files
-//! ([`Records`]), the division of memory ([`MemoryPlan`]), directories by descriptor
-//! ([`Directory`]), and parallel work with ordered results ([`ordered`], [`Sequencer`],
+//! Owns buffers within a budget ([`Budget`], [`Buffer`], [`BufferPool`]), a [`Cache`], tables in
+//! temporary files ([`Records`]), the division of memory ([`MemoryPlan`]), directories by
+//! descriptor ([`Directory`]), and parallel work with ordered results ([`ordered`], [`Sequencer`],
 //! [`join()`]). Knows neither Mercurial nor git.
 
 mod budget;
 mod bufferpool;
+mod cache;
 mod directory;
 mod error;
 pub mod hex;
@@ -19,6 +20,7 @@ mod sequencer;
 
 pub use budget::{Budget, Buffer};
 pub use bufferpool::BufferPool;
+pub use cache::Cache;
 pub use directory::Directory;
 pub use error::{Error, Result};
 pub use join::join;

@@ -12,7 +12,7 @@ use gitpack::Oid;
 use revlog::writing::Compression;
 use revlog::{Node, Store};
 
-use super::{Call, directory, encoding, file, version};
+use super::{Call, directory, encoding, file, optional_directory, version};
 use crate::failure::Failure;
 use crate::message::Fields;
 
@@ -22,6 +22,7 @@ use crate::message::Fields;
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
 /// are the pipes of a `git cat-file --batch-command --buffer` each, and `decoder` those of a
 /// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author.
+/// If `packs` is a directory, objects in its packs are read from there.
 /// The changegroup is written to `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
@@ -43,12 +44,14 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         import.decoder = decoder;
     }
     let dir = directory(&mut message, "scratch")?;
+    let packs = optional_directory(&mut message, "packs")?;
     let store = Store::new(message.take("store")?, encoding(message.take("encoding")?)?);
     let known: Vec<Fields<'_>> = message.take("known")?;
     let known = known.into_iter().map(known_changeset).collect::<Result<Vec<_>, _>>()?;
     let request = ConversionRequest {
         store: &store,
         known: &known,
+        packs: packs.as_ref(),
         version: version(message.take("version")?)?,
         dir: &dir,
         memory_bytes: message.take("memory_bytes")?,

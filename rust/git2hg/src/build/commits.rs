@@ -15,7 +15,7 @@ use dialect::{
     ImportedExtras, ParentCommit, Unreadable, exact, exact::tree::TrackedFile,
 };
 use gitpack::Oid;
-use parallel::Buffer;
+use parallel::{Buffer, Cache};
 
 use revlog::manifest::Flag;
 use revlog::node::node_of;
@@ -29,7 +29,6 @@ use crate::build::manifests::Number;
 use crate::build::{
     ChangesetBuilder, Converted, LINK, MOST_HASHED, RefusedFile, TextsOfCommit, accepted,
 };
-use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::read::commits::WindowCommit;
 use crate::read::diff::{Change, FirstParentChanges, RootFiles};
@@ -723,12 +722,12 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         &mut self,
         (path, file): (&[u8], &FileSource),
         first: Option<(Node, Flag)>,
-    ) -> Result<Option<Buffer>> {
+    ) -> Result<Option<Arc<Buffer>>> {
         let same = match (file, first) {
             (FileSource::Made(content), _) => {
                 let mut room = self.room();
                 room.extend_from_slice(content)?;
-                return Ok(Some(room));
+                return Ok(Some(Arc::new(room)));
             }
             (FileSource::Tree { blob, .. }, first) => {
                 let first = first.map(|(node, _)| node);
@@ -738,7 +737,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 };
                 if !is_same {
                     let oids = [*blob];
-                    return self.trees.blobs(&oids)?.next(self.room(), self.most_bytes);
+                    let late = self.trees.blobs(&oids)?.next(self.room(), self.most_bytes)?;
+                    return Ok(late.map(Arc::new));
                 }
                 first
             }
@@ -751,7 +751,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut room = self.room();
         room.reserve_exact(content.len())?;
         room.extend_from_slice(content)?;
-        Ok(Some(room))
+        Ok(Some(Arc::new(room)))
     }
 }
 

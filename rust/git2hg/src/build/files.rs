@@ -8,13 +8,12 @@ use std::sync::Arc;
 use changegroup::{GroupVersion, RevisionChunk, file_header, hunk_head, line_delta};
 use gitpack::Oid;
 use hashbrown::HashMap;
-use parallel::{Buffer, Directory};
+use parallel::{Buffer, Cache, Directory};
 use revlog::Node;
 use revlog::node::parents_prefix;
 use sha1lanes::{Message, best};
 
 use crate::build::spool::Spool;
-use crate::cache::Cache;
 use crate::chain::applied;
 use crate::error::{Error, Result};
 
@@ -48,7 +47,7 @@ pub(crate) struct FileRevisions {
 pub(crate) struct NewText<'a> {
     pub path: &'a [u8],
     pub parents: [Node; 2],
-    pub text: Buffer,
+    pub text: Arc<Buffer>,
     /// Content, if later revisions need it.
     pub content: Option<RevisionContent>,
 }
@@ -168,7 +167,7 @@ impl FileRevisions {
         self.facts.extend(content.map(|content| RevisionFacts { content, parents }));
         if text.len() <= self.longest_kept {
             let bytes = text.len();
-            self.texts.put(own, Arc::new(text), bytes);
+            self.texts.put(own, text, bytes);
         }
         Ok(())
     }

@@ -6,12 +6,11 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use parallel::{Buffer, Directory};
+use parallel::{Buffer, Cache, Directory};
 use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::manifestlines::{DifferingLine, LineEdit, apply, differing, entry};
 use crate::build::spool::Spool;
-use crate::cache::Cache;
 use crate::chain::applied;
 use crate::error::{Error, Result};
 

@@ -4,6 +4,7 @@
 
 use std::cmp::Ordering;
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use gitpack::Oid;
 use revlog::Node;
@@ -112,7 +113,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
                     let content = if is_prefetched {
                         self.next_content(blob)?
                     } else {
-                        late.next(self.room(), self.most_bytes)?
+                        late.next(self.room(), self.most_bytes)?.map(Arc::new)
                     };
                     let content = match accepted(self.rules, path, content) {
                         Ok(content) => content,

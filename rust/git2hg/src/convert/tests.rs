@@ -33,6 +33,7 @@ pub(crate) fn with_request<T>(
     work(&ConversionRequest {
         store: &store,
         known: &[],
+        packs: None,
         version,
         dir: &dir,
         memory_bytes,
@@ -80,6 +81,30 @@ fn refused(made: &Conversion) -> Vec<(Oid, Reason, String)> {
         .iter()
         .map(|refusal| (refusal.oid, refusal.reason, detail(&refusal.detail)))
         .collect()
+}
+
+#[test]
+fn objects_in_packs_are_read_from_there() {
+    for memory_bytes in [1 << 20, 1 << 24] {
+        let git = Git::default();
+        let commits = chain(&git, 300, |number| vec![b'x'; number * 20]);
+        let (whole, len) =
+            converted(&git, &commits, |request| ConversionRequest { memory_bytes, ..request });
+        let place = tempfile::tempdir().expect("is made");
+        let packs = Directory::open(place.path()).expect("is there");
+        git.pack(&packs);
+        let out = tempfile::tempfile().expect("is made");
+        let made = with_request(&place, GroupVersion::V02, |request| {
+            let request = ConversionRequest { memory_bytes, packs: Some(&packs), ..*request };
+            let listed = git.listed(&commits);
+            let pipes =
+                ConversionPipes { commits: &*listed, trees: git.pipes(), blobs: git.pipes() };
+            convert::<Cinnabar, _, _>(pipes, &request, &out, &|_, _| false)
+        });
+        let [whole, made] = [whole, made].map(|it| it.expect("is converted").changesets);
+        let other = out.metadata().expect("is open").len();
+        assert_eq!((made.len(), made, other), (300, whole, len));
+    }
 }
 
 /// Ten trees that name ten thousand million files. A judge reads each tree once, so a refused

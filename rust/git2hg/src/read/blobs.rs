@@ -1,13 +1,15 @@
 //! Blobs of many commits, requested from git together.
 //!
 //! git stores versions of a file as deltas, and caches only some of their contents. So the versions
-//! of a file are requested in a row. Contents wait in a temporary file until the conversion needs
-//! them, in the order of commits.
+//! of a file are requested in a row. Contents wait until the conversion needs them, in the order of
+//! commits: those that a [`PackReader`] reads in memory, as many as fit, and others in a temporary
+//! file.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gitpack::Oid;
+use gitpack::pack::PackReader;
+use gitpack::{ObjectKind, Oid};
 use parallel::{Budget, Buffer, Directory};
 
 use crate::build::spool::Spool;
@@ -29,6 +31,9 @@ pub(crate) struct GitBlobs<'a, W, R> {
     dir: &'a Directory,
     budget: Arc<Budget>,
     most_bytes: u64,
+    packs: Option<PackReader>,
+    /// Limit of the contents of a window that wait in memory.
+    most_held: u64,
 }
 
 impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
@@ -40,7 +45,19 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
         budget: Arc<Budget>,
         most_bytes: u64,
     ) -> Self {
-        Self { requests, answers: Answers::new(answers), dir, budget, most_bytes }
+        let (answers, packs) = (Answers::new(answers), None);
+        Self { requests, answers, dir, budget, most_bytes, packs, most_held: 0 }
+    }
+
+    /// The same, looking for blobs in packs before git is asked. Contents of `most_held` bytes of
+    /// each window wait in memory.
+    pub fn with_packs(self, packs: Option<PackReader>, most_held: u64) -> Self {
+        Self { packs, most_held, ..self }
+    }
+
+    /// Limit of the contents that wait in memory, if packs are read.
+    pub fn most_held(&self) -> Option<u64> {
+        self.packs.as_ref().map(|_| self.most_held)
     }
 
     /// Reads the blobs of some paths.
@@ -52,9 +69,29 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
         let order = RequestOrder::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;
         let mut there = Vec::with_capacity(order.asked.len());
-        let mut bytes = 0;
-        ask(&mut self.requests, &order.asked)?;
+        let (mut bytes, mut held_bytes) = (0, 0);
         for oid in &order.asked {
+            let packed = self.packs.as_mut().and_then(|it| it.read(ObjectKind::Blob, oid));
+            let content = packed.filter(|it| it.len() as u64 <= self.most_bytes);
+            bytes += content.as_ref().map_or(0, |it| it.len() as u64);
+            there.push(match content {
+                Some(content) if held_bytes + content.len() as u64 <= self.most_held => {
+                    held_bytes += content.len() as u64;
+                    WaitingContent::Held(content)
+                }
+                Some(content) => {
+                    let at = spool.len();
+                    spool.push(&content)?;
+                    WaitingContent::Spooled { at, len: content.len() }
+                }
+                None => WaitingContent::TooLong, // or git has it
+            });
+        }
+        let is_late = |number: &usize| matches!(there[*number], WaitingContent::TooLong);
+        let late: Vec<usize> = (0..there.len()).filter(is_late).collect();
+        let asked: Vec<Oid> = late.iter().map(|number| order.asked[*number]).collect();
+        ask(&mut self.requests, &asked)?;
+        for (number, oid) in late.into_iter().zip(&asked) {
             let content_bytes = head(&mut self.answers, *oid)?;
             let at = spool.len();
             let len = usize::try_from(content_bytes).ok();
@@ -62,12 +99,14 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
             // too long, but still skipped: later answers may be needed earlier
             let keep = |piece: &[u8]| if len.is_some() { spool.push(piece) } else { Ok(()) };
             self.answers.content(content_bytes, keep)?;
-            there.push(SpooledContent { at, len });
+            if let Some(len) = len {
+                there[number] = WaitingContent::Spooled { at, len };
+            }
             bytes += content_bytes;
         }
-        let wanted = order.read.iter().map(|number| (order.asked[*number], there[*number]));
+        let wanted = order.read.iter().map(|number| (order.asked[*number], there[*number].clone()));
         let wanted = wanted.collect::<Vec<_>>().into_iter();
-        Ok(BlobContents { wanted, spool, budget: Arc::clone(&self.budget), bytes })
+        Ok(BlobContents { wanted, spool, budget: Arc::clone(&self.budget), bytes, held_bytes })
     }
 }
 
@@ -96,21 +135,26 @@ impl RequestOrder {
     }
 }
 
-/// Content in the temporary file.
-#[derive(Clone, Copy, Debug)]
-struct SpooledContent {
-    at: u64,
-    /// `None` if it is too long.
-    len: Option<usize>,
+/// Content that is used later.
+#[derive(Clone, Debug)]
+enum WaitingContent {
+    Held(Arc<Buffer>),
+    /// In the temporary file.
+    Spooled {
+        at: u64,
+        len: usize,
+    },
+    TooLong,
 }
 
 /// Contents read from git.
 #[derive(Debug)]
 pub(crate) struct BlobContents {
-    wanted: std::vec::IntoIter<(Oid, SpooledContent)>,
+    wanted: std::vec::IntoIter<(Oid, WaitingContent)>,
     spool: Spool,
     budget: Arc<Budget>,
     bytes: u64,
+    held_bytes: u64,
 }
 
 impl BlobContents {
@@ -119,21 +163,30 @@ impl BlobContents {
         self.bytes
     }
 
+    /// Bytes of those that wait in memory.
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
     /// Next content in order of use; it has to be `oid`. `None` if it is too long.
     ///
     /// # Errors
     ///
     /// [`Error::Scratch`].
-    pub fn next(&mut self, oid: Oid) -> Result<Option<Buffer>> {
+    pub fn next(&mut self, oid: Oid) -> Result<Option<Arc<Buffer>>> {
         let next = self.wanted.next().filter(|(wanted, _)| *wanted == oid);
         let (_, content) =
             next.ok_or_else(|| Error::Wrong(format!("blob {oid} was not asked for")))?;
-        let SpooledContent { at, len: Some(len) } = content else { return Ok(None) };
+        let (at, len) = match content {
+            WaitingContent::Held(content) => return Ok(Some(content)),
+            WaitingContent::Spooled { at, len } => (at, len),
+            WaitingContent::TooLong => return Ok(None),
+        };
         let mut room = Buffer::new(Some(Arc::clone(&self.budget)));
         room.reserve_exact(len)?;
         room.resize(len)?;
         self.spool.read_exact(at, &mut room)?;
-        Ok(Some(room))
+        Ok(Some(Arc::new(room)))
     }
 }
 
@@ -192,7 +245,7 @@ mod tests {
         let mut contents = blobs.read(&wanted).expect("is answered");
         let text = |(_, oid): &(&[u8], Oid)| {
             let content = contents.next(*oid).expect("is read");
-            let text = |it: Buffer| String::from_utf8(it.to_vec()).expect("ascii");
+            let text = |it: Arc<Buffer>| String::from_utf8(it.to_vec()).expect("ascii");
             content.map_or_else(|| "too long".to_owned(), text)
         };
         let read = wanted.iter().map(text).collect();

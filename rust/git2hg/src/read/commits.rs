@@ -12,6 +12,8 @@ use dialect::{JudgedCommit, MOST_COMMIT_BYTES, Reason};
 
 /// Commits of the first window, and least size of others.
 pub(crate) const LEAST_COMMITS: usize = 256;
+/// The same, if contents wait in memory.
+const LEAST_HELD_COMMITS: usize = 16;
 /// Most commits of a window.
 const MOST_COMMITS: usize = 4096;
 /// Growth limit from one window to the next.
@@ -25,6 +27,7 @@ const MOST_BYTES: usize = 4 << 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowSize {
     commits: usize,
+    least_commits: usize,
     most_commits: usize,
     /// Limit of the contents of a window, in bytes.
     most_bytes: u64,
@@ -34,7 +37,14 @@ impl WindowSize {
     /// Size of the first window of a conversion with `memory_bytes`.
     pub fn new(memory_bytes: usize) -> Self {
         let most_bytes = (memory_bytes as u64).saturating_mul(CONTENTS_OF_MEMORY);
-        Self { commits: LEAST_COMMITS, most_commits: MOST_COMMITS, most_bytes }
+        let (commits, least_commits) = (LEAST_COMMITS, LEAST_COMMITS);
+        Self { commits, least_commits, most_commits: MOST_COMMITS, most_bytes }
+    }
+
+    /// The same for contents that wait in memory, of `most_bytes` together.
+    pub fn held(self, most_bytes: u64) -> Self {
+        let (commits, least_commits) = (LEAST_HELD_COMMITS, LEAST_HELD_COMMITS);
+        Self { commits, least_commits, most_bytes, ..self }
     }
 
     /// Adapts the size: a window of `commits` commits had contents of `bytes` bytes.
@@ -42,7 +52,7 @@ impl WindowSize {
         let fitting = (commits as u64).saturating_mul(self.most_bytes) / bytes.max(1);
         let fitting = usize::try_from(fitting).unwrap_or(usize::MAX);
         self.most_commits = (self.most_commits / 4 * 5).min(MOST_COMMITS);
-        self.commits = fitting.min(commits * GROWTH).clamp(LEAST_COMMITS, self.most_commits);
+        self.commits = fitting.min(commits * GROWTH).clamp(self.least_commits, self.most_commits);
     }
 
     /// Halves the limit: a window of `commits` commits changed too many files.

@@ -20,6 +20,8 @@ use crate::rules::CommitRules;
 
 /// Prefetched bytes, which wait in a file, that count as one byte of memory.
 const CONTENTS_OF_BYTE: u64 = 8;
+/// Part of the memory of waiting windows that contents in memory may take.
+const PART_OF_HELD: u64 = 8;
 
 /// Memory of the changes of one commit, as a multiple of the memory of a conversion, and of those
 /// of all commits together. It is enough for millions of files, but not for a few trees that name
@@ -68,6 +70,8 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         roots: HashMap<Oid, Oid>,
         (memory_bytes, progress): (usize, &'a ConversionProgress<'a>),
     ) -> Self {
+        let size = WindowSize::new(memory_bytes);
+        let size = blobs.most_held().map_or(size, |most_bytes| size.held(most_bytes));
         Self {
             rules,
             commits: Answers::new(commits),
@@ -75,7 +79,7 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
             blobs,
             roots,
             halves: Vec::new(),
-            size: WindowSize::new(memory_bytes),
+            size,
             memory_bytes,
             progress,
             is_judging: false,
@@ -169,7 +173,9 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
         let contents = self.blobs.read(&blobs)?;
         self.size.learn(commits.len(), contents.bytes());
         let commit_bytes: u64 = commits.iter().map(WindowCommit::bytes).sum();
-        let bytes = commit_bytes + bytes as u64 + contents.bytes() / CONTENTS_OF_BYTE;
+        let held = contents.held_bytes();
+        let spooled = (contents.bytes() - held) / CONTENTS_OF_BYTE;
+        let bytes = commit_bytes + bytes as u64 + spooled + held * PART_OF_HELD;
         Ok(PrefetchedWindow { commits, changes: Some((changes, contents)), bytes })
     }
 }

@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dialect::Reason;
-use gitpack::Oid;
+use gitpack::pack::PackReader;
 use gitpack::tree::entry_order;
+use gitpack::{ObjectKind, Oid};
 use hashbrown::{HashMap, HashSet};
-use parallel::Buffer;
+use parallel::{Buffer, Cache};
 use revlog::manifest::Flag;
 
-use crate::cache::Cache;
 use crate::error::{Error, Result};
 use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{TreeEntry, TreeRules, judge, not_a_tree};
@@ -123,6 +123,7 @@ struct Process<W, R> {
     requests: W,
     answers: Answers<R>,
     kept: Cache<Oid, Arc<CachedTree>>,
+    packs: Option<PackReader>,
     /// Memory for the trees requested at a time.
     most_bytes: usize,
     /// Number of trees requested at a time; smaller after large trees.
@@ -138,12 +139,19 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             requests,
             answers: Answers::new(answers),
             kept: Cache::new(most_bytes),
+            packs: None,
             most_bytes: most_bytes.max(LEAST_BYTES),
             at_once: ASKED_AT_ONCE,
             is_lenient: false,
             rules: TreeRules::default(),
         });
         Self { process, is_lenient: false, rules: TreeRules::default() }
+    }
+
+    /// The same, looking for trees in packs before git is asked.
+    pub fn with_packs(self, packs: Option<PackReader>) -> Self {
+        self.lock().packs = packs;
+        self
     }
 
     /// Accepts all trees and modes. Malformed trees are put in order, so their contents do not
@@ -275,37 +283,36 @@ impl<W: Write, R: Read> Process<W, R> {
         let mut found: HashMap<Oid, Arc<CachedTree>> = HashMap::new();
         let mut asked = Vec::new();
         let mut seen = HashSet::new();
+        let (mut bytes, mut got) = (0, 0);
         for oid in oids.iter().filter(|oid| seen.insert(**oid)) {
             if *oid == Oid::EMPTY_TREE {
                 let reasons = TreeReasons::default();
                 found.insert(*oid, Arc::new(CachedTree { content: Vec::new(), reasons }));
             } else if let Some(tree) = self.kept.get(oid) {
                 found.insert(*oid, tree);
+            } else if got >= LEAST_TREES && bytes >= self.most_bytes {
+                break;
+            } else if let Some(content) = self.packed(oid) {
+                let tree = self.keep(*oid, Some(content.to_vec()));
+                bytes += tree.content.len() + OVERHEAD_BYTES;
+                got += 1;
+                found.insert(*oid, tree);
             } else {
                 asked.push(*oid);
             }
         }
         ask(&mut self.requests, &asked)?;
-        let (mut bytes, mut got) = (0, 0);
+        got = 0;
         for (number, oid) in asked.iter().enumerate() {
             if number >= LEAST_TREES && bytes >= self.most_bytes {
                 pass_over(&mut self.answers, *oid)?;
                 continue;
             }
             let answer = the_answer(&mut self.answers, *oid)?;
-            let (mut content, reasons) = match answer.kind {
-                b"tree" => (answer.content.to_vec(), judge(answer.content, self.rules).reasons),
-                _ => (Vec::new(), not_a_tree()),
-            };
-            let is_odd = |reason| reasons.has(reason);
-            if self.is_lenient && (is_odd(Reason::MalformedTree) || is_odd(Reason::Mode)) {
-                content = in_order(&content);
-            }
-            let tree_bytes = content.len() + OVERHEAD_BYTES;
-            let tree = Arc::new(CachedTree { content, reasons });
-            self.kept.put(*oid, Arc::clone(&tree), tree_bytes);
+            let content = (answer.kind == b"tree").then(|| answer.content.to_vec());
+            let tree = self.keep(*oid, content);
+            (bytes, got) = (bytes + tree.content.len() + OVERHEAD_BYTES, got + 1);
             found.insert(*oid, tree);
-            (bytes, got) = (bytes + tree_bytes, got + 1);
         }
         // skipped trees are requested again, so never skip more than half
         self.at_once = if got < asked.len() {
@@ -314,6 +321,24 @@ impl<W: Write, R: Read> Process<W, R> {
             (self.at_once * 2).min(ASKED_AT_ONCE)
         };
         Ok(oids.iter().map_while(|oid| found.get(oid).cloned()).collect())
+    }
+
+    fn packed(&mut self, oid: &Oid) -> Option<Arc<Buffer>> {
+        self.packs.as_mut()?.read(ObjectKind::Tree, oid)
+    }
+
+    /// Judges the content of a tree, or that an object is none, and caches it.
+    fn keep(&mut self, oid: Oid, content: Option<Vec<u8>>) -> Arc<CachedTree> {
+        let reasons = content.as_ref().map_or_else(not_a_tree, |it| judge(it, self.rules).reasons);
+        let mut content = content.unwrap_or_default();
+        let is_odd = |reason| reasons.has(reason);
+        if self.is_lenient && (is_odd(Reason::MalformedTree) || is_odd(Reason::Mode)) {
+            content = in_order(&content);
+        }
+        let bytes = content.len() + OVERHEAD_BYTES;
+        let tree = Arc::new(CachedTree { content, reasons });
+        self.kept.put(oid, Arc::clone(&tree), bytes);
+        tree
     }
 }
 

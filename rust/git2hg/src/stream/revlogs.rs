@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use changegroup::RevisionChunk;
 use hashbrown::HashMap;
-use parallel::{Budget, Buffer};
+use parallel::{Budget, Buffer, Cache};
 use revlog::writing::{Chunks, NewEntry, header};
 use revlog::{Delta, Node};
 
 use super::{StreamSettings, wrong};
 use crate::build::MARK;
 use crate::build::spool::Spool;
-use crate::cache::Cache;
 use crate::chain::applied;
 use crate::error::{Error, Result};
 use crate::verify::chunks::GroupFile;

@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use changegroup::{GroupVersion, RevisionChunk};
 use hashbrown::{HashMap, HashSet};
-use parallel::{Budget, Buffer};
+use parallel::{Budget, Buffer, Cache};
 use revlog::{Delta, Node};
 
-use crate::cache::Cache;
 use crate::chain::applied;
 use crate::error::Error;
 use crate::judge::tree::LONGEST_PATH;

@@ -26,16 +26,16 @@ use crate::oid::{ObjectKind, Oid, object_header};
 /// Offset of the fanout table.
 const FANOUT_AT: u64 = 8;
 /// Offset of the ids.
-const IDS_AT: u64 = FANOUT_AT + 256 * 4;
+pub(super) const IDS_AT: u64 = FANOUT_AT + 256 * 4;
 const ID_LEN: u64 = 20;
 /// Flag of an entry whose offset is in the table of 8-byte offsets.
-const LARGE: u32 = 1 << 31;
+pub(super) const LARGE: u32 = 1 << 31;
 /// Maximum overhead of an entry: its header, the id of a base, zlib's header and checksum.
 const ENTRY_BYTES: usize = 64;
 /// Assumed length of a stored block. Each adds five bytes to incompressible content.
 const STORED_BLOCK_BYTES: usize = 16 << 10;
 /// Maximum length of a delta chain, git's own limit.
-const LONGEST_CHAIN: usize = 4095;
+pub(super) const LONGEST_CHAIN: usize = 4095;
 
 /// The objects of all packs in a directory.
 #[derive(Debug)]
@@ -134,11 +134,7 @@ impl Objects {
 impl Pack {
     fn open(directory: &Directory, name: String) -> io::Result<Self> {
         let idx = directory.read(format!("{name}.idx"))?;
-        let [magic, version] = words(&idx, 0)?;
-        let [count] = words(&idx, IDS_AT - 4)?;
-        if magic != u32::from_be_bytes(MAGIC) || version != VERSION {
-            return Err(damaged("not a pack index"));
-        }
+        let [.., count] = fanout(&idx)?;
         Ok(Self { directory: directory.clone(), name, idx, count })
     }
 
@@ -207,7 +203,7 @@ impl Pack {
 }
 
 /// Name of a pack without extension, from the file name of its index; `None` for other files.
-fn pack_name(name: OsString) -> Option<String> {
+pub(super) fn pack_name(name: OsString) -> Option<String> {
     let is_index = Path::new(&name).extension().is_some_and(|end| end == "idx");
     let name = name.into_string().ok().filter(|_| is_index)?;
     let name = name.strip_suffix(".idx")?;
@@ -230,6 +226,15 @@ fn bytes_at(file: &File, at: u64, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads the numbers of ids that begin with each byte or a lower one.
+pub(super) fn fanout(idx: &File) -> io::Result<[u32; 256]> {
+    let [magic, version] = words(idx, 0)?;
+    if magic != u32::from_be_bytes(MAGIC) || version != VERSION {
+        return Err(damaged("not a pack index"));
+    }
+    words(idx, FANOUT_AT)
+}
+
 /// Reads big-endian numbers from `at` on.
 fn words<const COUNT: usize>(file: &File, at: u64) -> io::Result<[u32; COUNT]> {
     let mut words = [[0; 4]; COUNT];
@@ -237,7 +242,7 @@ fn words<const COUNT: usize>(file: &File, at: u64) -> io::Result<[u32; COUNT]> {
     Ok(words.map(u32::from_be_bytes))
 }
 
-fn damaged(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+pub(super) fn damaged(what: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

@@ -1,9 +1,11 @@
 //! Objects of a pack, whole and damaged.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::Deflater;
 use crate::delta::{Op, encode};
-use crate::pack::{Entry, PackWriter};
+use crate::pack::{Entry, PackReader, PackTables, PackWriter};
 use crate::staged::Readers;
 
 const MOST: usize = 1 << 20;
@@ -71,9 +73,25 @@ fn objects_are_read_back_whatever_they_are_deltas_of() {
     }
     let none = objects.read(ObjectKind::Tree, &Oid::EMPTY_TREE);
     assert_eq!(none.expect("is readable"), None);
+    // in any order, and with a cache of any size that has room for a text
+    for cache in [1 << 20, 1 << 24] {
+        let mut reader = bulk(&directory, cache);
+        for content in contents().into_iter().rev().chain(contents()) {
+            let id = oid(ObjectKind::Tree, &content);
+            assert_eq!(reader.read(ObjectKind::Tree, &id).expect("is read").as_slice(), content);
+            assert!(reader.read(ObjectKind::Blob, &id).is_none());
+        }
+        assert!(reader.read(ObjectKind::Tree, &Oid::EMPTY_TREE).is_none());
+    }
+    let first = oid(ObjectKind::Tree, &contents()[0]);
+    assert!(bulk(&directory, 1 << 19).read(ObjectKind::Tree, &first).is_none());
     let few = Objects::open(&directory, 1000).expect("is readable");
     let last = contents().pop().expect("there are some");
     assert!(few.read(ObjectKind::Tree, &oid(ObjectKind::Tree, &last)).is_err());
+}
+
+fn bulk(directory: &Directory, cache_bytes: usize) -> PackReader {
+    PackReader::new(Arc::new(PackTables::open(directory, 1 << 20)), cache_bytes)
 }
 
 #[test]
@@ -98,6 +116,8 @@ fn damage_is_an_error() {
                 std::fs::write(&path, bytes).expect("is writable");
                 let read = Objects::open(&directory, MOST)
                     .and_then(|objects| objects.read(ObjectKind::Tree, &id));
+                let in_bulk = bulk(&directory, MOST).read(ObjectKind::Tree, &id);
+                assert!(in_bulk.is_none_or(|content| content.len() <= MOST));
                 match read {
                     Ok(Some(content)) => assert_eq!(content, last),
                     Ok(None) | Err(_) => wrong += 1,

@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 /// Cache in two generations: values not used while the younger one fills are dropped with the older
 /// one.
 #[derive(Debug)]
-pub(crate) struct Cache<K, V> {
+pub struct Cache<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
     young_bytes: usize,
@@ -16,6 +16,7 @@ pub(crate) struct Cache<K, V> {
 
 impl<K: Copy + Eq + Hash, V: Clone> Cache<K, V> {
     /// Keeps values of about `most_bytes` together, and the last one.
+    #[must_use]
     pub fn new(most_bytes: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, most_bytes }
     }

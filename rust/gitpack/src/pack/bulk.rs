@@ -1,0 +1,215 @@
+//! Objects of packs that git wrote, read in large numbers and in any order.
+//!
+//! For conversions of whole histories. The tables of indexes are in memory, and contents that may
+//! be bases of deltas are cached. Nothing is an error: objects that are absent, long or damaged are
+//! left to git. Contents are not verified against their ids, as git does not verify them either.
+//!
+//! Formats: gitformat-pack(5). `super::idx` has the format of an index.
+
+#![deny(clippy::indexing_slicing)]
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use libdeflater::Decompressor;
+use parallel::{Buffer, Cache, Directory};
+
+use super::entry::{ID_DELTA, OFFSET_DELTA, parse_distance, parse_type_and_size};
+use super::objects::{IDS_AT, LARGE, LONGEST_CHAIN, damaged, fanout, pack_name};
+use crate::deflate::inflate_by;
+use crate::delta::apply;
+use crate::oid::{ObjectKind, Oid};
+
+/// Length of the table entries of an object: id, CRC-32 and offset.
+const ENTRY_LEN: u64 = 28;
+/// Length of the checksum after the last entry of a pack.
+const TRAILER_LEN: u64 = 20;
+/// Part of the cache that one content may take. Longer ones are left to git.
+const LARGEST_PART: usize = 4;
+
+/// The packs of a directory, with tables that take about as much memory as their indexes.
+#[derive(Debug, Default)]
+pub struct PackTables(Vec<Pack>);
+
+#[derive(Debug)]
+struct Pack {
+    file: File,
+    /// Numbers of ids that begin with each byte or a lower one.
+    fanout: [u32; 256],
+    ids: Vec<[u8; 20]>,
+    /// Of each id.
+    offsets: Vec<u32>,
+    /// All offsets and the end of the last entry, ascending.
+    ends: Vec<u32>,
+}
+
+/// Content of an entry, or its delta.
+enum Found {
+    Full(u8, Vec<u8>),
+    Delta(u32, Vec<u8>),
+}
+
+impl PackTables {
+    /// Opens the packs in `directory`. Left out are packs of 2 GiB or more, those that are damaged,
+    /// and all after `most_bytes` of indexes.
+    #[must_use]
+    pub fn open(directory: &Directory, most_bytes: u64) -> Self {
+        let (mut packs, mut left) = (Vec::new(), most_bytes);
+        let names = directory.names().unwrap_or_default();
+        for name in names.into_iter().filter_map(pack_name) {
+            if let Ok(pack) = Pack::open(directory, &name, left) {
+                left -= ENTRY_LEN * pack.ids.len() as u64;
+                packs.push(pack);
+            }
+        }
+        Self(packs)
+    }
+
+    /// Number of the first pack that has an object, and the offset of its entry.
+    fn find(&self, oid: &Oid) -> Option<(usize, u32)> {
+        self.0.iter().enumerate().find_map(|(number, pack)| Some((number, pack.find(oid)?)))
+    }
+}
+
+impl Pack {
+    fn open(directory: &Directory, name: &str, most_bytes: u64) -> io::Result<Self> {
+        let idx = directory.read(format!("{name}.idx"))?;
+        let fanout = fanout(&idx)?;
+        let [.., count] = fanout;
+        let len = u64::from(count);
+        let is_long = ENTRY_LEN * len > most_bytes;
+        if is_long || !fanout.is_sorted() || idx.metadata()?.len() < IDS_AT + ENTRY_LEN * len {
+            return Err(damaged("not an index, or a long one"));
+        }
+        let mut ids = vec![[0; 20]; count as usize];
+        idx.read_exact_at(ids.as_flattened_mut(), IDS_AT)?;
+        let mut offsets = vec![[0; 4]; count as usize];
+        idx.read_exact_at(offsets.as_flattened_mut(), IDS_AT + 24 * len)?;
+        let offsets: Vec<u32> = offsets.into_iter().map(u32::from_be_bytes).collect();
+        let file = directory.read(format!("{name}.pack"))?;
+        let end = u32::try_from(file.metadata()?.len().saturating_sub(TRAILER_LEN));
+        let end = end.ok().filter(|end| *end < LARGE).ok_or_else(|| damaged("a long pack"))?;
+        let mut ends = offsets.clone();
+        ends.push(end);
+        ends.sort_unstable();
+        Ok(Self { file, fanout, ids, offsets, ends })
+    }
+
+    fn find(&self, oid: &Oid) -> Option<u32> {
+        let [first, ..] = *oid.as_bytes();
+        let start = first.checked_sub(1).map_or(Some(&0), |at| self.fanout.get(usize::from(at)))?;
+        let end = self.fanout.get(usize::from(first))?;
+        let ids = self.ids.get(*start as usize..*end as usize)?;
+        let place = *start as usize + ids.binary_search(oid.as_bytes()).ok()?;
+        self.offsets.get(place).copied()
+    }
+
+    /// Range of the entry at an offset.
+    fn range(&self, at: u32) -> Option<(u64, usize)> {
+        let end = self.ends.get(self.ends.partition_point(|end| *end <= at))?;
+        Some((u64::from(at), (end - at) as usize))
+    }
+}
+
+/// Kind of an object, as packs have it, and its content.
+type Kept = (u8, Arc<Buffer>);
+
+/// Reader of objects, for one thread.
+pub struct PackReader {
+    packs: Arc<PackTables>,
+    /// By pack and offset.
+    kept: Cache<(usize, u32), Kept>,
+    most_bytes: usize,
+    decompressor: Decompressor,
+    entry: Vec<u8>,
+}
+
+impl std::fmt::Debug for PackReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackReader").finish_non_exhaustive()
+    }
+}
+
+impl PackReader {
+    /// Reads from `packs`, with a cache of about `cache_bytes`.
+    #[must_use]
+    pub fn new(packs: Arc<PackTables>, cache_bytes: usize) -> Self {
+        Self {
+            packs,
+            kept: Cache::new(cache_bytes),
+            most_bytes: cache_bytes / LARGEST_PART,
+            decompressor: Decompressor::new(),
+            entry: Vec::new(),
+        }
+    }
+
+    /// Content of an object; `None` if git has to read it.
+    pub fn read(&mut self, kind: ObjectKind, oid: &Oid) -> Option<Arc<Buffer>> {
+        let (pack, at) = self.packs.find(oid)?;
+        let (found, content) = self.content(pack, at)?;
+        (found == kind as u8).then_some(content)
+    }
+
+    /// Content of the entry at an offset.
+    fn content(&mut self, pack: usize, mut at: u32) -> Option<Kept> {
+        let (mut deltas, mut left) = (Vec::new(), self.most_bytes);
+        let (kind, mut content) = loop {
+            if let Some(kept) = self.kept.get(&(pack, at)) {
+                break kept;
+            }
+            match self.entry(pack, at, left)? {
+                Found::Full(kind, bytes) => {
+                    let content = Arc::new(Buffer::from(bytes));
+                    self.keep((pack, at), kind, &content);
+                    break (kind, content);
+                }
+                // a damaged chain may be a cycle
+                Found::Delta(..) if deltas.len() == LONGEST_CHAIN => return None,
+                Found::Delta(base, delta) => {
+                    left -= delta.len();
+                    deltas.push((at, delta));
+                    at = base;
+                }
+            }
+        };
+        for (at, delta) in deltas.into_iter().rev() {
+            let made = apply(&content, &delta, self.most_bytes).ok()?;
+            content = Arc::new(Buffer::from(made));
+            self.keep((pack, at), kind, &content);
+        }
+        Some((kind, content))
+    }
+
+    fn keep(&mut self, place: (usize, u32), kind: u8, content: &Arc<Buffer>) {
+        self.kept.put(place, (kind, Arc::clone(content)), content.len());
+    }
+
+    /// Reads an entry that inflates to `most_bytes` at most.
+    fn entry(&mut self, number: usize, at: u32, most_bytes: usize) -> Option<Found> {
+        let pack = self.packs.0.get(number)?;
+        let (start, len) = pack.range(at).filter(|(_, len)| len / 2 <= self.most_bytes)?;
+        self.entry.resize(len, 0);
+        pack.file.read_exact_at(&mut self.entry, start).ok()?;
+        let (kind, len, rest) = parse_type_and_size(&self.entry)?;
+        let len = usize::try_from(len).ok().filter(|len| *len <= most_bytes)?;
+        let (base, stream) = match kind {
+            OFFSET_DELTA => {
+                let (distance, rest) = parse_distance(rest)?;
+                let base = at.checked_sub(u32::try_from(distance).ok()?)?;
+                (Some(base), rest)
+            }
+            ID_DELTA => {
+                let (id, rest) = rest.split_first_chunk()?;
+                (Some(pack.find(&Oid::from_bytes(*id))?), rest)
+            }
+            _ => (None, rest),
+        };
+        let bytes = inflate_by(&mut self.decompressor, stream, len).ok()?;
+        Some(match base {
+            Some(base) => Found::Delta(base, bytes),
+            None => Found::Full(kind, bytes),
+        })
+    }
+}
