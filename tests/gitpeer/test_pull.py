@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ROOT, git
+from testlib.environment import ROOT, captured, git
 from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, GitHost, HostedRepository
 from testlib.hggitcommits import Commits
@@ -175,6 +175,43 @@ def test_a_part_of_a_history_is_refused(
     git(shallow, "fetch", "-q", "--unshallow")
     clone.hg("pull", str(shallow))
     assert {"one", "two", "three"} <= {*clone.hg("log", "-T", "{desc}\n").split()}
+
+
+def test_objects_of_a_local_repository_are_copied_and_verified(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    """git receives none of them, so it does not hash their contents."""
+
+    def made(content: str, *args: str) -> str:
+        done = captured(["git", *args], project.path, input=content, text=True)
+        return str(done.stdout).strip()
+
+    blob = made("right", "hash-object", "-w", "--stdin")
+    other = made("wrong", "hash-object", "-w", "--stdin")
+    tree = made(f"100644 blob {blob}\tfile\n", "mktree")
+    commit = project.git("commit-tree", tree, "-p", "default", "-m", "file")
+    project.git("update-ref", "refs/heads/default", commit)
+    loose = project.path / "objects" / blob[:2] / blob[2:]
+    right = loose.read_bytes()
+    loose.unlink()
+    loose.write_bytes((project.path / "objects" / other[:2] / other[2:]).read_bytes())
+    clone, trace = Clone(tmp_path / "clone"), tmp_path / "trace"
+    clone.hg("init", str(clone.root))
+    url = f"git+{project.path.as_uri()}"
+    code, output = clone.run("pull", url, GIT_TRACE=str(trace))
+    assert code == 255
+    assert f"cannot import commit {commit}: its changeset is not exported" in output
+    assert "rev-list" in trace.read_text()
+    assert "index-pack" not in trace.read_text()
+    loose.unlink()
+    loose.write_bytes(right)
+    clone.hg("pull", url)
+    assert oids(project) <= clone.commits()
+    fetched = clone.root / ".hg/amalgam/fetched/objects.git"
+    listing = ("cat-file", "--batch-all-objects", "--batch-check")
+    packed = git(fetched, *listing).decode()
+    assert blob in packed
+    assert other not in packed
 
 
 def test_git_asks_for_passwords(tmp_path: Path, project: HostedRepository) -> None:

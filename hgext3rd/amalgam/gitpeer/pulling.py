@@ -17,6 +17,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..config import GitConfig
+from ..configitems import METADATA_DIALECT
 from ..files import TICK_NS
 from ..gitstore import selection
 from ..gitstore.imported import ImportedCommits
@@ -137,7 +138,11 @@ class _Import:
         """Fetch and import ``names``."""
         with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
             knows = Known(self._repo, self._store, imported)
-            oids = self._fetched(names, knows)
+            # each commit has to come back from its changeset: objects are verified
+            is_proved = imported.is_exact or (
+                self._store.config.dialect == METADATA_DIALECT
+            )
+            oids = self._fetched(names, knows, may_copy=is_proved)
             commits = {
                 commit
                 for name, (_oid, commit) in oids.items()
@@ -159,7 +164,7 @@ class _Import:
         return Pulled(found, count, result)
 
     def _fetched(
-        self, names: Collection[bytes], knows: Known
+        self, names: Collection[bytes], knows: Known, *, may_copy: bool
     ) -> dict[bytes, tuple[bytes, bytes]]:
         """Fetch objects that are missing; return oid and commit of each name."""
         advertised, before = self._source.advertised, self.before
@@ -187,7 +192,10 @@ class _Import:
         if not missing:
             return oids
         try:
-            found = self.fetched.fetch(self._source.transport, missing, self._haves())
+            found = self.fetched.fetch(
+                *(self._source.transport, missing, self._haves()),
+                may_copy=may_copy,
+            )
         except RemoteFailureError as exc:
             raise failed(self._source, exc) from None
         finally:
@@ -227,9 +235,13 @@ class _Import:
             is_exact=imported.is_exact,
             public=public,
         )
-        return importing.import_commits(
-            repo, self.fetched.git, tips, knows, imported.record, settings
-        )
+        try:
+            return importing.import_commits(
+                repo, self.fetched.git, tips, knows, imported.record, settings
+            )
+        except importing.DiffersError:
+            self.fetched.discard()
+            raise
 
 
 def commits_among(git: Any, oids: Sequence[bytes]) -> list[bytes]:

@@ -107,10 +107,15 @@ def import_commits(
     return len(oids)
 
 
+class DiffersError(error.InputError):
+    """A commit does not come back: this is a bug, or an object is damaged."""
+
+
 def refused(refusal: convert.Refusal) -> error.InputError:
     """Return the error for a commit that cannot be a changeset."""
     detail = b": %s" % printable(refusal.detail) if refusal.detail else b""
-    return error.InputError(
+    is_wrong = refusal.reason == convert.DIFFERS
+    return (DiffersError if is_wrong else error.InputError)(
         _(b"cannot import commit %s: %s%s")
         % (refusal.oid, refusal.reason.text, detail),
         hint=_(b"see 'hg git::survey REPOSITORY' for all such commits"),

@@ -18,6 +18,10 @@ import time
 from subprocess import DEVNULL, PIPE, TimeoutExpired
 from typing import IO, TYPE_CHECKING
 
+from mercurial import error
+
+from ..files import Directory
+from ..gitstore.git import layout
 from ..gitstore.git.process import Access, Git
 from ..records import Choice, Record
 from ..terminal import printable
@@ -228,6 +232,21 @@ class Transport:
         if code:
             raise self._failure(words, code)
         return words
+
+    def local(self) -> Git | None:
+        """Return git for a remote of this machine, if nothing leads git elsewhere."""
+        path = self._remote.url.removeprefix(b"file://")
+        if self._remote.protocol != b"file" or b"%" in path:
+            return None
+        # in the order of git's enter_repo
+        for end in (b"/.git", b"", b".git/.git", b".git"):
+            directory = Directory(path.rstrip(b"/") + end)
+            with contextlib.suppress(OSError, error.Abort, error.StorageError):
+                if layout.is_whole(directory):
+                    git = Git(self._git.program, directory)
+                    git.check()
+                    return git
+        return None
 
     def push(
         self,
