@@ -24,6 +24,8 @@ LAYERS = [
     "gitstore.git",
     "gitstore.store",
     "gitstore.imported",
+    "gitstore.fetchedrefs",
+    "gitstore.remotetags",
     "hggit",
     "gitstore.export",
     "gitstore.adopt",

@@ -26,11 +26,13 @@ def test_every_commit_arrives_and_slices_are_small(seed: int) -> None:
     targets = {b"refs/heads/" + oid: oid for oid in heads}
     targets[b"refs/heads/middle"] = b"100"
     targets[b"refs/heads/known"] = b"known"
+    targets[b"refs/tags/v1"], peeled = b"tag object", {b"tag object": b"150"}
 
     there: dict[bytes, bytes] = {}
     arrived: set[bytes] = set()
-    for step in sliced(commits, targets, most):
-        pending = [oid for oid in step.values() if oid in parents_of]
+    for step in sliced(commits, targets, most, peeled):
+        pending = [peeled.get(oid, oid) for oid in step.values()]
+        pending = [oid for oid in pending if oid in parents_of]
         new: set[bytes] = set()
         while pending:
             oid = pending.pop()

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import itertools
 import os
-import re
 import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
@@ -23,27 +22,22 @@ from mercurial import error
 from .. import metadata
 from ..files import Directory, Unusable
 from ..gitstore import selection
+from ..gitstore.fetchedrefs import FetchedRefs, formatted
 from ..gitstore.git import layout
 from ..gitstore.git.layout import PACKS
-from ..gitstore.git.process import Git, Owner
+from ..gitstore.git.process import Git
 from ..gitstore.git.repository import Repository
-from ..gitstore.imported import fetched_objects
-from ..records import Record
+from ..gitstore.remotetags import fetched_git
 from ..remote.transport import FailureKind, RemoteFailureError
 from ..scratch import scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ..gitstore.fetchedrefs import FetchedRef
     from ..gitstore.store import GitStore
     from ..remote.transport import Transport
 
-_MOST_REFS_BYTES = 1 << 30
-_TITLE = b"amalgam fetched refs 1\n"
-_LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([0-9a-f]{40}|-) (\S+)")
-_SAFE = re.compile(rb"[^A-Za-z0-9_-]")
-_ESCAPED = re.compile(rb"%([0-9A-F]{2})")
-_REFS = b".refs"
 _SETTLED = b".settled"
 _SETTLED_TITLE = b"amalgam settled pull 1\n"
 _SETTLED_BYTES = 1 << 10
@@ -59,56 +53,30 @@ _MOST_HAVES = 500
 _MOST_PACKS = 20
 
 
-class FetchedRef(Record):
-    """A ref of a remote, when it was pulled. Ids are in hex."""
-
-    oid: bytes
-    """Its target: a commit, or a tag object."""
-    commit: bytes
-    """The target behind all tag objects: a commit, or a file or tree."""
-    node: bytes
-    """The changeset; empty for other objects."""
-
-
-class Fetched:
+class Fetched(FetchedRefs):
     """Fetched objects and refs, for one repository and one dialect."""
 
     def __init__(self, store: GitStore) -> None:
-        self._store = store
-        self._directory = store.directory.sub(b"fetched")
-        owner = Owner(store.repo.ui, store.repo.sharedpath)
-        git = Git(store.config.program, fetched_objects(store), owner)
-        self._repository = Repository(git, store.placement)
+        super().__init__(store)
+        self._repository = Repository(fetched_git(store), store.placement)
 
     @property
     def git(self) -> Git:
         """Return git for the repository with the objects."""
         return self._repository.git
 
-    def remotes(self) -> list[bytes]:
-        """Return the names of remotes with recorded refs."""
-        prefix = self._store.config.dialect + b"-"
-        files = [it for it in self._directory.names() if it.startswith(prefix)]
-        names = [it.removeprefix(prefix) for it in files if it.endswith(_REFS)]
-        return [_ESCAPED.sub(_unescaped, it.removesuffix(_REFS)) for it in names]
-
-    def refs(self, remote: bytes) -> dict[bytes, FetchedRef]:
-        """Return the refs that ``remote``, a name, had when it was pulled last."""
-        try:
-            content = self._directory.tryread(self._file(remote), _MOST_REFS_BYTES)
-        except Unusable:
-            return {}
-        return parsed(content)
-
     def keep_refs(
         self, remote: bytes, refs: Mapping[bytes, FetchedRef], transaction: Any
     ) -> None:
-        """Keep the refs of ``remote`` when ``transaction`` ends."""
+        """Keep the refs of ``remote`` when ``transaction`` has ended.
+
+        Not before: if a process dies between, bookmarks follow in the next pull.
+        """
 
         def write(_transaction: Any) -> None:
             self.write_refs(remote, refs)
 
-        transaction.addfinalize(b"zz-amalgam-refs", write)
+        transaction.addpostclose(b"zz-amalgam-refs", write)
 
     def write_refs(self, remote: bytes, refs: Mapping[bytes, FetchedRef]) -> None:
         """Keep the refs of ``remote`` at once."""
@@ -164,10 +132,6 @@ class Fetched:
             name, content = self._file(remote) + _SETTLED, settled.encode()
             content = _SETTLED_TITLE + content
             self._directory.replace(name, content, self._store.placement, durable=False)
-
-    def _file(self, remote: bytes) -> bytes:
-        name = _SAFE.sub(lambda it: b"%%%02X" % ord(it[0]), remote)
-        return b"%s-%s%s" % (self._store.config.dialect, name, _REFS)
 
     def among(self, oids: Iterable[bytes]) -> set[bytes]:
         """Return those of ``oids`` whose objects are here."""
@@ -304,10 +268,6 @@ class Fetched:
             self.git.run(*args)
 
 
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    return bytes([int(match[1], 16)])
-
-
 def _fetched(
     transport: Transport, into: Git, wanted: Mapping[bytes, bytes]
 ) -> dict[bytes, tuple[bytes, bytes]]:
@@ -367,26 +327,3 @@ def _behind(git: Git, oids: Sequence[bytes]) -> dict[bytes, bytes]:
     args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
     lines = git.run(*args, input=asked).stdout.splitlines()
     return {oid: it for oid, it in zip(oids, lines, strict=True) if b" " not in it}
-
-
-def formatted(refs: Mapping[bytes, FetchedRef]) -> bytes:
-    """Return the content of a file of refs."""
-    lines = (
-        b"%s %s %s %s\n" % (it.oid, it.commit, it.node or b"-", name)
-        for name, it in sorted(refs.items())
-    )
-    return _TITLE + b"".join(lines)
-
-
-def parsed(content: bytes) -> dict[bytes, FetchedRef]:
-    """Return the refs of a file; none if it is of another form."""
-    if not content.startswith(_TITLE):
-        return {}
-    refs = {}
-    for line in content[len(_TITLE) :].splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None:
-            return {}
-        oid, commit, node, name = match.groups()
-        refs[name] = FetchedRef(oid, commit, b"" if node == b"-" else node)
-    return refs

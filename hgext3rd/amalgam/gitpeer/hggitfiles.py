@@ -25,12 +25,13 @@ from ..config import warn_once
 from ..configitems import HGGIT_DIALECT
 from ..files import Directory
 from ..gitstore.adopt.mirror import read_refs
+from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.git.refs import escaped
 from ..gitstore.imported import ImportedCommits, taken_over
 from ..hggit import adoption, mapfile, objects, refs as refsmod
 from ..scratch import scratch
 from . import bookmarks as marks
-from .fetched import Fetched, FetchedRef
+from .fetched import Fetched
 from .source import HEADS, TAGS
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from ..config import GitConfig
 from ..configitems import METADATA_DIALECT
 from ..files import TICK_NS
 from ..gitstore import selection
+from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
 from ..hggit import adoption
@@ -28,7 +29,7 @@ from ..records import Record
 from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
 from . import bookmarks as marks, hggitfiles
-from .fetched import Fetched, FetchedRef
+from .fetched import Fetched
 from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
 if TYPE_CHECKING:

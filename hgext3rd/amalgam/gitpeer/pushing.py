@@ -20,6 +20,7 @@ from mercurial.node import bin as bin_node, hex as hex_node, short
 
 from ..config import PushConfig
 from ..gitstore.export import export
+from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
 from ..gitstore.imported import ImportedCommits
 from ..records import Record
@@ -29,7 +30,7 @@ from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
 from . import bookmarks as marks, hggitfiles, pulling
-from .fetched import Fetched, FetchedRef
+from .fetched import Fetched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

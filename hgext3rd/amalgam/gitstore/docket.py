@@ -110,6 +110,10 @@ class Docket(Record):
     """The last metadata commit that was made of changesets of the base alone."""
     drafts_commit: MetadataCommit = MetadataCommit()
     """The last one that was made of changesets of both layers; it goes with drafts."""
+    base_tags: tuple[str, ...] = ()
+    """Packs with tag objects of remotes, whose changesets are in the base."""
+    drafts_tags: tuple[str, ...] = ()
+    """Those for changesets in either layer; they go with drafts."""
     held: tuple[tuple[bytes, bytes], ...] = ()
     """Public changesets that are with the drafts, with the draft that is the reason:
     it comes earlier, and would have the same commit."""
@@ -161,9 +165,14 @@ class Docket(Record):
 
     @property
     def packs(self) -> tuple[str, ...]:
-        """All packs: of the base, of the drafts, of metadata commits."""
-        commits = self.base_commit.packs + self.drafts_commit.packs
-        return tuple(dict.fromkeys(self.base.packs + self.drafts.packs + commits))
+        """All packs: of the base, of the drafts, of metadata commits, of tags."""
+        others = self.base_commit.packs + self.drafts_commit.packs + self.tag_packs
+        return tuple(dict.fromkeys(self.base.packs + self.drafts.packs + others))
+
+    @property
+    def tag_packs(self) -> tuple[str, ...]:
+        """The packs with tag objects."""
+        return self.base_tags + self.drafts_tags
 
     @property
     def metadata_segments(self) -> tuple[str, ...]:
@@ -263,6 +272,8 @@ _DOCKET: Fields = {
     "base": Group(b"base-", Layer, _LAYER),
     "drafts": Group(b"drafts-", Layer, _LAYER),
     "recent": texts(b"drafts-recent", _FILE, many=True),
+    "base_tags": texts(b"base-tags", PACK, many=True),
+    "drafts_tags": texts(b"drafts-tags", PACK, many=True),
     "base_commit": Group(b"base-metadata-", MetadataCommit, _COMMIT),
     "drafts_commit": Group(b"drafts-metadata-", MetadataCommit, _COMMIT),
 }

@@ -7,6 +7,7 @@ changelog as this process sees it. The core checks that it reads the same one.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import hashlib
 import itertools
 import os
@@ -247,7 +248,7 @@ def _blame(changelog: Any, exc: ValueError) -> error.StorageError:
 def state_of(repo: RepoT) -> FilesState:
     """Return the file stats of all files that make a view.
 
-    Equal stats: the view, bookmarks and censorings are the same. Taken before the view
+    Equal stats: the view, names and censorings are the same. Taken before the view
     is read, they tell afterwards whether it is still valid.
     """
     return tuple(map(_stamp, _files_of(repo)))
@@ -274,6 +275,10 @@ def _files_of(repo: RepoT) -> list[bytes]:
     files.append(os.path.join(repo.sharedpath, censorship.NAME))
     # a local tag stands before one of the same name that others see
     files.append(repo.vfs.join(b"localtags"))
+    fetched = os.path.join(repo.sharedpath, b"amalgam", b"fetched")
+    with contextlib.suppress(OSError):
+        names = sorted(os.listdir(fetched))
+        files += [os.path.join(fetched, it) for it in names if it.endswith(b".refs")]
     if repo.svfs.exists(b"obsstore"):
         # like local tags, they keep obsolete changesets from being hidden
         pinning = (b"dirstate", b"merge/state", b"merge/state2")

@@ -24,6 +24,7 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..gitstore.git.refs import HEADS, MAIN_LINES, TAGS, RefNames, escaped
+from ..gitstore.remotetags import RemoteTags
 from ..gitstore.source import has_own_bookmarks
 from ..records import Record
 from ..terminal import utf8_of
@@ -302,6 +303,10 @@ def planned(
     counts = Counter(it.ref for it in commands)
     deleted = (it.ref for it in commands if it.new == ZERO and counts[it.ref] == 1)
     missing = [ref for ref in deleted if oids[ref] == ZERO and _is_known_kind(ref)]
+    others = {it.ref for it in commands if it.old not in (ZERO, oids[it.ref])}
+    others = {ref for ref in others if ref.startswith(TAGS)}
+    of_remotes = others & RemoteTags(store).refs().keys() if others else others
+    missing = [ref for ref in missing if ref not in of_remotes]
     refused = _Refusals({ref: RACED for ref in raced if ref not in missing})
     updates, seen = [], set()
     for command in commands:
@@ -311,6 +316,13 @@ def planned(
             seen.add(command.ref)
             if command.ref in missing:
                 continue
+            if command.ref in of_remotes:
+                raise PushRefusedError(
+                    _(
+                        b"it is a tag of a git repository that this one pulls from; "
+                        b"change it there"
+                    )
+                )
             _check_command(plan, command, oids, may_tag=may_tag)
             is_deleted = command.new == ZERO
             found = b"commit" if is_deleted else kinds.get(command.new)

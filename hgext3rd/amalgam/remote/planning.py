@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ..gitstore.git.reffiles import peeled_in
 from ..records import Record
 from .slices import sliced
 from .staging import Change
@@ -191,7 +192,8 @@ class Planner:
             self.commits = len(listed)
             if self.commits > most:
                 commits = (line.split(b" ") for line in listed)
-                yield from sliced(commits, moved, most)
+                peeled = peeled_in(self._source.refs.lines)
+                yield from sliced(commits, moved, most, peeled)
                 return
         yield moved
 

@@ -15,14 +15,18 @@ if TYPE_CHECKING:
 
 
 def sliced(
-    commits: Iterable[Sequence[bytes]], targets: Mapping[bytes, bytes], most: int
+    commits: Iterable[Sequence[bytes]],
+    targets: Mapping[bytes, bytes],
+    most: int,
+    peeled: Mapping[bytes, bytes],
 ) -> Iterator[dict[bytes, bytes]]:
     """Yield refs to write together, in order: ref to commit.
 
     ``commits``: a commit and its parents, parents first, in the order of topology.
-    ``targets``: the commit of each ref in the end. At most ``most`` commits are new in
-    a slice, unless a merge has more on its other side, or only a tag has them: a tag
-    gets no other commit than its own, since hosts protect tags and start builds.
+    ``targets``: the oid of each ref in the end; ``peeled``: commits of tag objects. At
+    most ``most`` commits are new in a slice, unless a merge has more on its other side,
+    or only a tag has them: a tag gets no other commit than its own, since hosts protect
+    tags and start builds.
     """
     order = [*commits]
     at = {commit[0]: number for number, commit in enumerate(order)}
@@ -30,7 +34,7 @@ def sliced(
     ends: dict[int, list[bytes]] = {}
     known: dict[bytes, bytes] = {}
     for ref, oid in targets.items():
-        number = at.get(oid)
+        number = at.get(peeled.get(oid, oid))
         if number is None:
             known[ref] = oid
         else:
@@ -50,6 +54,6 @@ def sliced(
         for number in range(start, min(start + most, len(order))):
             if owners[number]:
                 step[owners[number]] = order[number][0]
-            final.update((ref, order[number][0]) for ref in ends.get(number, ()))
+            final.update((ref, targets[ref]) for ref in ends.get(number, ()))
         if step or final:
             yield step | final

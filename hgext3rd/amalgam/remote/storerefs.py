@@ -71,7 +71,8 @@ def _pieces(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
         while end:
             start = old.rfind(b"\n", 0, end - 1) + 1
             name = old[start + _OID_DIGITS : end]
-            found = new.find(name, there)
+            # else it belongs to the line before it
+            found = new.find(name, there) if name.startswith(b" ") else -1
             if found >= 0:
                 cut = found + len(name)
                 break

@@ -22,6 +22,7 @@ from mercurial.i18n import _
 from mercurial.utils import stringutil
 
 from ..config import PushConfig, wants_serve
+from ..gitstore.git.reffiles import without_peeled
 from ..receive import quarantine
 from ..receive.apply import Pusher, refusal_of
 from ..receive.commands import (
@@ -375,6 +376,7 @@ class ReceivePackSession:
     def read_refs(self) -> bytes:
         """Return the refs of the store, hidden ones included, as ``packed-refs``.
 
+        Without the objects behind tags, which git does not advertise for a push.
         ``HttpError`` if the store keeps changing.
         """
         store = self._admission.store
@@ -384,7 +386,7 @@ class ReceivePackSession:
             content = store.repository.packed_refs()
             # changesets hidden meanwhile are not in the refs read now
             if self._admission.is_safe() and state == store.repository.names_state():
-                return content
+                return without_peeled(content)
             self._admission.make_fresh(now=True)
         raise HttpError.later(b"the repository keeps changing; try again")
 

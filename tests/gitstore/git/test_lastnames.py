@@ -28,6 +28,37 @@ NAME = st.text("ab/é", min_size=1, max_size=4).map(str.encode)
 LINES = st.dictionaries(NAME, st.sampled_from([b"0" * 40, b"f" * 40]), max_size=60)
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    old=LINES,
+    tags=st.sets(NAME),
+    changes=st.dictionaries(NAME, st.sampled_from([None, b"1" * 20]), max_size=9),
+    block=st.integers(50, 400),
+)
+def test_lines_of_tag_objects_belong_to_the_lines_before(
+    tmp_path_factory: pytest.TempPathFactory,
+    old: dict[bytes, bytes],
+    tags: set[bytes],
+    changes: dict[bytes, bytes | None],
+    block: int,
+) -> None:
+    """In ``packed-refs``, which is searched and changed."""
+    path = tmp_path_factory.mktemp("lines") / "packed-refs"
+    refs = {name: b"2" * 20 if name in tags else b"3" * 20 for name in old}
+    peeled = {b"2" * 20: b"4" * 20}
+    path.write_bytes(reffiles._packed(refs, peeled))
+    after = {name: oid for name, oid in (refs | changes).items() if oid}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(namelines, "_BLOCK_BYTES", block)
+        with namelines.NameLines(os.open(path, os.O_RDONLY)) as packed:
+            spliced = b"".join(reffiles._spliced(packed, changes))
+            for name in old:
+                assert packed.get(name) == refs[name].hex().encode()
+                below = [it for it in sorted(refs) if it.startswith(name + b"/")]
+                assert [*packed.below(name)] == below
+    assert spliced == reffiles._packed(after, peeled)
+
+
 def lines_of(path: Path, names: dict[bytes, bytes]) -> namelines.NameLines:
     path.write_bytes(b"".join(b"%s %s\n" % (names[it], it) for it in sorted(names)))
     return namelines.NameLines(os.open(path, os.O_RDONLY))

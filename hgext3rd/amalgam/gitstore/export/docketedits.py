@@ -46,7 +46,8 @@ def without_drafts(docket: Docket) -> Docket:
 def forgotten(docket: Docket) -> Docket:
     """Name no file any more that is only for drafts."""
     none = MetadataCommit()
-    return docket._replace(drafts=Layer(), recent=(), published=(), drafts_commit=none)
+    docket = docket._replace(drafts=Layer(), recent=(), published=())
+    return docket._replace(drafts_commit=none, drafts_tags=())
 
 
 def without_recent(docket: Docket) -> Docket:
@@ -62,7 +63,9 @@ def promoted(docket: Docket, layer: Layer) -> Docket:
     if drafts.segments:
         drafts = drafts._replace(seen=docket.drafts.seen)
         return docket._replace(base=base, drafts=drafts)
-    after = docket._replace(base=base, base_commit=docket.metadata_commit)
+    after = docket._replace(
+        base=base, base_commit=docket.metadata_commit, base_tags=docket.tag_packs
+    )
     return _dropping(docket, forgotten(after))
 
 
@@ -177,12 +180,23 @@ def checked(docket: Docket, summaries: str) -> Docket:
     return docket._replace(summaries=summaries)
 
 
-def with_commits_in(docket: Docket, packs: Collection[str]) -> Docket:
-    """Name no metadata commit whose packs are not all among ``packs``."""
+def with_tags(docket: Docket, base: Iterable[str], drafts: Iterable[str]) -> Docket:
+    """Name other packs with tag objects."""
+    after = docket._replace(base_tags=tuple(base), drafts_tags=tuple(drafts))
+    return _dropping(docket, after)
+
+
+def with_others_in(docket: Docket, packs: Collection[str]) -> Docket:
+    """Name no metadata commit, and no tags, whose packs are not among ``packs``."""
     none = MetadataCommit()
     base, drafts = (
         commit if all(name in packs for name in commit.packs) else none
         for commit in (docket.base_commit, docket.drafts_commit)
+    )
+    docket = with_tags(
+        docket,
+        (it for it in docket.base_tags if it in packs),
+        (it for it in docket.drafts_tags if it in packs),
     )
     return _dropping(docket, docket._replace(base_commit=base, drafts_commit=drafts))
 

@@ -39,6 +39,7 @@ from ..imported import ImportedFiles
 from ..oidmap import ID_LEN, Table
 from ..packgroups import APART_FROM
 from ..plan import Drafts, ExportPlan
+from ..remotetags import RemoteTags, ShownTags
 from ..store import GitStore
 from . import docketedits, journal, metadatacommit, request as requests, settled
 from .conversion import Converted, ExportConversion, OtherStore
@@ -150,6 +151,8 @@ class _Names(Record):
     found: NamedNodes | Changed
     branches: Mapping[tuple[str, bytes], bytes]
     """``distinct_branches`` of all names, or nothing."""
+    tags: ShownTags | None
+    """Those of remotes, unless only other names differ from the last export."""
     last: LastNames | None
 
 
@@ -283,7 +286,8 @@ class ExportRun:
         repository = self._store.repository
         if names.last:
             return not names.refs and repository.head() == names.head
-        return repository.is_named(_without_lost(names.refs), names.head)
+        refs = _without_lost(names.refs)
+        return repository.is_named(refs, names.head, _peeled(names))
 
     def _keep_bookmarks(self) -> None:
         """Let the next export see which bookmarks have changed, if it can."""
@@ -720,12 +724,16 @@ class ExportRun:
             writer.write(docket)
             return False
         journal.refuse_abandoned(repo)
+        if names.tags:
+            docket = writer.take_tags(docket, names.tags)
         if names.last:
             changed, deleted = writer.change_names(names.refs, names.head)
         else:
-            changed, deleted = writer.name(_without_lost(names.refs), names.head)
-        refs = self.report.refs + changed
-        self._note(refs=refs, deleted=self.report.deleted + deleted)
+            refs = _without_lost(names.refs)
+            changed, deleted = writer.name(refs, names.head, _peeled(names))
+        self._note(
+            refs=self.report.refs + changed, deleted=self.report.deleted + deleted
+        )
         repository = self._store.repository
         repository.keep(docket.packs)
         # servers answer from a store only if no name is missing in it
@@ -757,8 +765,10 @@ class ExportRun:
         tips = None
         if refsmod.can_follow(config.refs):
             tips = branchtips.followed(directory, config.dialect, view, allowed)
+        remote_tags = RemoteTags(self._store)
         source = NamesSource(
-            self._repo, view, config.refs, allowed, directory, config.dialect
+            *(self._repo, view, config.refs, allowed, directory, config.dialect),
+            remote_tags.digest,
         )
         names = self._changed_names(docket, source, tips)
         if names is None:
@@ -767,7 +777,15 @@ class ExportRun:
             branches = found.distinct_branches()
             nodes, head = found.refs(branches)
             names = self._with_oids(docket, source, nodes, head, found, None)
-            names = names._replace(branches=branches)
+            own = {ref: it for ref, it in nodes.items() if ref.startswith(refsmod.TAGS)}
+            tags = ShownTags.of(self._store, docket, remote_tags, own, source.is_served)
+            names = names._replace(
+                branches=branches,
+                refs={**names.refs, **tags.refs},
+                nodes=names.nodes | tags.nodes,
+                is_whole=names.is_whole and tags.is_whole,
+                tags=tags,
+            )
         if source.follows:
             known = BranchTips.of(view, allowed, names.found.tips)
             names = names._replace(tips=known)
@@ -829,20 +847,23 @@ class ExportRun:
             source=source,
             found=found,
             branches={},
+            tags=None,
             last=last,
         )
 
     def _note_names(self, names: _Names, docket: Docket, state: FilesState) -> None:
         """Let the next export compute only changed names, if it can."""
         store, source = self._store, names.source
-        record = None
-        if names.is_whole and selection.state_of(self._repo) == state:
+        record, tags = None, names.tags
+        is_sure = names.is_whole and (tags is None or tags.is_final)
+        if is_sure and selection.state_of(self._repo) == state:
             record = source.record(
                 store.repository,
                 names.found,
                 names.branches,
                 names.last,
                 metadata_oid(docket),
+                tags.awaited if tags else (),
             )
         if record is not None:
             record.write(source.directory, source.dialect, store.placement)
@@ -856,6 +877,10 @@ class ExportRun:
             tips.write(directory, dialect, self._store.placement)
         else:
             branchtips.forget(directory, dialect)
+
+
+def _peeled(names: _Names) -> Mapping[bytes, bytes]:
+    return names.tags.peeled if names.tags else {}
 
 
 def _without_lost(refs: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:

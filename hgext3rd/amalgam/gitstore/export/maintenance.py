@@ -208,7 +208,7 @@ def _summarise(store: GitStore, docket: Docket, pack: str) -> None:
     """Let git write summaries of ``pack``, and take them if it still counts."""
     repository, placement = store.repository, store.placement
     try:
-        refs = repository.refs()
+        refs = repository.targets()
         named = [oid for name, oid in refs.items() if name != METADATA]
         tips = bitmapped = _tips(store, docket, pack, named)
         if not tips:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 
 from ... import docketfile, metadata
+from ...config import followed
 from ...docketfile import Field
 from ...files import TICK_NS
 from ...records import Record
@@ -88,7 +89,8 @@ def note(store: GitStore, state: FilesState, too_long: tuple[bytes, ...]) -> Non
 
 def _digest(store: GitStore, state: FilesState) -> str:
     view = selection.view_of(store.repo, store.config.export)
-    place = (metadata.__version__, store.config, view.filtername, state)
+    leaders = followed(store.repo.ui)
+    place = (metadata.__version__, store.config, leaders, view.filtername, state)
     others = (store.adopted.directory, ImportedFiles.directory(store))
     directories = (store.repository.directory, store.maps.directory, *others)
     digest = hashlib.sha1(repr(place).encode())

@@ -228,7 +228,8 @@ class ExportWarnings(Record):
 
 def _named(store: GitStore) -> list[bytes]:
     """Return the changesets that refs lead to."""
-    oids = [oid for ref, oid in store.repository.refs().items() if ref != METADATA]
+    refs = store.repository.targets()
+    oids = [oid for ref, oid in refs.items() if ref != METADATA]
     with contextlib.closing(store.open_map()) as oidmap:
         return [node for node in oidmap.changesets(oids) if node is not None]
 

@@ -17,7 +17,7 @@ from mercurial import error
 from mercurial.i18n import _
 
 from ...files import TEMPORARY, Unusable
-from .. import censorship
+from .. import censorship, remotetags
 from ..docket import Docket, Layer
 from ..git import lastnames, layout, packfiles, refs as refsmod, summaries
 from ..git.reffiles import differences
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...files import Directory
+    from ..remotetags import ShownTags
     from ..store import GitStore
 
 
@@ -123,14 +124,19 @@ class StoreWriter:
             and made.files == summaries.digest(self._repository)
         )
 
-    def name(self, refs: Mapping[bytes, bytes], head: bytes) -> tuple[int, int]:
+    def name(
+        self,
+        refs: Mapping[bytes, bytes],
+        head: bytes,
+        peeled: Mapping[bytes, bytes],
+    ) -> tuple[int, int]:
         """Make ``refs`` all refs; return how many changed, and how many are gone.
 
-        Refs of others are removed, too.
+        Refs of others are removed, too. ``peeled``: of tag objects among the oids.
         """
         self._store.require_lock()
         before = self._refs_before()
-        self._repository.set_refs(refs, head)
+        self._repository.set_refs(refs, head, peeled)
         self._before = None
         deleted = len(before.keys() - refs.keys() - {refsmod.METADATA})
         return differences(before, refs), deleted
@@ -185,7 +191,7 @@ class StoreWriter:
         if not self._is_mapped(docket.base) or not packs.issuperset(docket.base.packs):
             self._remove_strays()
             return None
-        docket = docketedits.with_commits_in(docket, packs)
+        docket = docketedits.with_others_in(docket, packs)
         drafts = docket.drafts
         if not self._is_mapped(drafts) or not packs.issuperset(drafts.packs):
             self._remove_strays()
@@ -232,20 +238,21 @@ class StoreWriter:
         if docket != self.docket:
             store = self._store
             store.require_lock()
-            if not self._keeps_ids(docket):
+            if not self._keeps_oids(docket):
                 lastnames.forget(store.maps.directory, self._dialect)
             docket.write(store.maps.directory, self._dialect, store.placement)
         self.docket = docket
         return docket
 
-    def _keeps_ids(self, docket: Docket) -> bool:
-        """Return whether all changesets on disk surely have the same commits in it."""
+    def _keeps_oids(self, docket: Docket) -> bool:
+        """Return whether all names on disk surely have the same oids in it."""
         layers = (self.docket.base, self.docket.drafts)
         gone = {pack for layer in layers for pack in layer.packs}
         return (
             not docket.refused
             and docket.held == self.docket.held
             and gone.isdisjoint(docket.dropped)
+            and {*docket.tag_packs}.issuperset(self.docket.tag_packs)
         )
 
     def settle(self, docket: Docket) -> Docket:
@@ -289,6 +296,35 @@ class StoreWriter:
             found = summaries.digest(repository)
             self.write(docketedits.checked(self.docket, found))
         return True
+
+    def take_tags(self, docket: Docket, tags: ShownTags) -> Docket:
+        """Let the tag packs be those of ``tags``, and count everything converted.
+
+        Other ones go as soon as no ref needs them.
+        """
+        repository, store = self._repository, self._store
+        base, drafts = tags.stray_packs(repository.packs_directory, docket)
+        if not (base or drafts):
+            return docket
+        git = remotetags.fetched_git(store)
+        with layout.staging_area(
+            repository.directory, store.placement, docket.packs
+        ) as area:
+            made = [
+                packfiles.packed_by_git(git, area, map(packfiles.rev_list_line, oids))
+                if is_stray
+                else packs
+                for is_stray, oids, packs in (
+                    (base, sorted(tags.of_base), docket.base_tags),
+                    (drafts, sorted(tags.of_drafts), docket.drafts_tags),
+                )
+            ]
+            store.require_lock()
+            new = [it for it in {*made[0], *made[1]} if it not in docket.packs]
+            self._note_pending(new)
+            repository.keep((*docket.packs, *new))
+            repository.take_packs(area, new)
+            return self.settle(docketedits.with_tags(docket, *made))
 
     def summarise(self, area: Directory, pack: str) -> bool:
         """Let summaries of ``pack`` that git has made in ``area`` count.
@@ -339,7 +375,8 @@ class StoreWriter:
             gone = {
                 name
                 for name, (draft, node) in zip(refs, nodes, strict=True)
-                if draft is not None and node is None
+                # tag objects are not in the map, and come back
+                if node is None and (draft is not None or name.startswith(refsmod.TAGS))
             }
         kept = {name: oid for name, oid in refs.items() if name not in gone}
         self._unname(with_metadata(kept, self.docket))

@@ -112,6 +112,10 @@ class LastNames(Record):
     """Bookmarks in the file that have no ref, since their changesets do not leave."""
     tags: tuple[tuple[bytes, bytes], ...]
     """Name and node."""
+    remote_tags: str
+    """Digest of the tags of remotes; empty without any."""
+    awaited: tuple[bytes, ...]
+    """Changesets that did not leave, and that have a tag of a remote."""
     odd: tuple[Odd, ...]
 
     @classmethod
@@ -160,6 +164,10 @@ class LastNames(Record):
         """
         known = BranchTips.read(source.directory, source.dialect)
         if source.settings != self.settings or not source.holds(self.seen):
+            return None
+        if source.remote_tags != self.remote_tags:
+            return None
+        if any(map(source.is_served, self.awaited)):
             return None
         if source.follows and (known is None or known.seen != self.seen):
             return None
@@ -244,6 +252,8 @@ class _Search:
                 refs[HEADS + name] = after
         tags_before = dict(last.tags)
         tags = source.tags() if source.has_tags else {}
+        if tags != tags_before and last.remote_tags:
+            raise _TooMuchError
         if tags != tags_before:
             before, now = map(_refs_of_tags, (tags_before, tags))
             for ref in before.keys() | now.keys():
@@ -346,12 +356,15 @@ class NamesSource:
         selected: Selection,
         directory: Directory,
         dialect: bytes,
+        remote_tags: str,
     ) -> None:
         """``view``: as git users see ``repo``; ``kinds``: of ``amalgam.git.refs``.
 
         ``selected``: the changesets of ``view``. ``directory`` has the record.
+        ``remote_tags``: digest of the tags of remotes.
         """
         self.directory, self.dialect = directory, dialect
+        self.remote_tags = remote_tags
         self._repo, self._view, self._selected = repo, view, selected
         self._kinds = frozenset(kinds)
         self.follows = refsmod.can_follow(self._kinds)
@@ -408,11 +421,12 @@ class NamesSource:
         branches: Mapping[tuple[str, bytes], bytes],
         last: LastNames | None,
         metadata: str,
+        awaited: Iterable[bytes],
     ) -> LastNames | None:
         """Return the record for the next export; ``None`` if it cannot follow.
 
         ``branches``: ``distinct_branches`` of all names. ``last``: the record that
-        ``Changed`` is a change of.
+        ``Changed`` is a change of. ``awaited``: as in a record.
         """
         seen = self._selected.seen(self._repo)
         with self.bookmarks() as lines:
@@ -427,12 +441,14 @@ class NamesSource:
         if isinstance(names, Changed):
             assert last is not None
             odd, unshown, tags = last.odd, names.unshown, names.tags
+            awaited = last.awaited
         else:
             found = self._found(names, branches)
             if found is None:
                 return None
             odd, unshown, tags = found
-        if len(odd) + len(unshown) + len(tags) > _MOST_KEPT:
+        awaited = tuple(sorted(awaited))
+        if sum(map(len, (odd, unshown, tags, awaited))) > _MOST_KEPT:
             return None
         record = LastNames(
             settings=self.settings,
@@ -444,6 +460,8 @@ class NamesSource:
             metadata=metadata,
             unshown=unshown,
             tags=tags,
+            remote_tags=self.remote_tags,
+            awaited=awaited,
             odd=odd,
         )
         return record.with_refs_of(repository)
@@ -547,6 +565,10 @@ def _odd(value: bytes) -> Odd:
     return Odd(kind, name, ref)
 
 
+def _node(value: bytes) -> bytes:
+    return unhexlify(docketfile.matching(_DIGEST)(value))
+
+
 def _tag(value: bytes) -> tuple[bytes, bytes]:
     node, name = value[:40], value[41:]
     return name, unhexlify(node)
@@ -568,6 +590,8 @@ _FORM = docketfile.Form(
         "metadata": docketfile.texts(b"metadata", _OPTIONAL_DIGEST, ""),
         "unshown": Field(b"unshown", bytes, bytes, many=True),
         "tags": Field(b"tag", _tag, _tag_text, many=True),
+        "remote_tags": docketfile.texts(b"remote-tags", _OPTIONAL_DIGEST, ""),
+        "awaited": Field(b"awaited", _node, hexlify, many=True),
         "odd": Field(b"odd", _odd, _SEPARATOR.join, many=True),
     },
 )

@@ -1,8 +1,9 @@
 """Lines ``<40 hexadecimal digits> <name>``, ascending by name: searched and compared.
 
 ``packed-refs`` and Mercurial's bookmarks are such files, of megabytes where there are
-many names. A search reads some blocks. A comparison reads both files, and makes objects
-only of lines that are near a difference. Does not know what names mean.
+many names. A line ``^<40 digits>`` of git belongs to the line before it. A search reads
+some blocks. A comparison reads both files, and makes objects only of lines that are
+near a difference. Does not know what names mean.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class NameLines:
         at = self.place(prefix)
         while (name := self._line(at)[_NAME_AT:]).startswith(prefix):
             yield name
-            at += _NAME_AT + len(name) + 1
+            at = self.after(at)
 
     def place(self, name: bytes, low: int | None = None) -> int:
         """Return where the first line begins whose name is not below ``name``.
@@ -113,8 +114,8 @@ class NameLines:
         return self._line(place)[_NAME_AT:]
 
     def after(self, place: int) -> int:
-        """Return the end of the line that begins there."""
-        return min(place + len(self._line(place)) + 1, self.end)
+        """Return where the line that begins there ends, and another begins."""
+        return self._line_after(place)
 
     def chunk_end(self, start: int) -> int:
         """Return the end of a line some way after ``start``, where another begins."""
@@ -136,9 +137,9 @@ class NameLines:
         while place < self.end:
             block = self.read(place, min(place + _BLOCK_BYTES, self.end))
             found = block.find(b"\n")
-            if found >= 0:
-                return place + found + 1
-            place += len(block) or self.end
+            place += found + 1 if found >= 0 else len(block) or self.end
+            if found >= 0 and self.read(place, place + 1) != b"^":
+                return place
         return self.end
 
 

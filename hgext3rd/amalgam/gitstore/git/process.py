@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import subprocess
@@ -58,6 +59,7 @@ CONFIG = b"config"
 CONFIG_BYTES = 1 << 20
 """The configuration of a repository: its name in the repository, and its bound."""
 _PIECE_BYTES = 1 << 20
+_OBJECTS_AT_ONCE = 1000
 # The shell sets the limit, in KiB, before git can start a process of its own: to run
 # Python between fork and exec is not safe in a process with threads. Not every system
 # can limit memory in this way.
@@ -291,6 +293,21 @@ class Git(Record):
                 process.kill()
                 process.wait()
                 process.stdout.close()
+
+    def objects(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Yield id, type and content of those of ``oids``, in hex, that are there."""
+        remaining = iter(oids)
+        while batch := [*itertools.islice(remaining, _OBJECTS_AT_ONCE)]:
+            listing = b"".join(b"%s\n" % oid for oid in batch)
+            found, at = self.run("cat-file", "--batch", input=listing).stdout, 0
+            while at < len(found):
+                end = found.index(b"\n", at)
+                oid, kind, *size = found[at:end].split()
+                at = end + 1
+                if size:
+                    content = found[at : at + int(size[0])]
+                    at += len(content) + 1
+                    yield oid, kind, content
 
     def check(self) -> dict[str, str]:
         """Abort as ``start`` does; return the configuration that trusts the owner."""

@@ -40,6 +40,9 @@ _PACKED_BYTES = 512 << 20
 _LOOSE_BYTES = 1 << 16
 _LINE = re.compile(rb"([0-9a-f]{40}) (.+)")
 _OID = re.compile(rb"([0-9a-f]{40})\n")
+_PEELED = re.compile(rb"^\^[0-9a-f]{40}\n", re.MULTILINE)
+_TAG_OBJECT = re.compile(rb"^([0-9a-f]{40}) .+\n\^([0-9a-f]{40})$", re.MULTILINE)
+_NONE: Mapping[bytes, bytes] = {}
 _LOCK = b".lock"
 _STAGED = b"loose-ref.amalgam"
 """The lock of a loose ref is a second name of this file."""
@@ -96,6 +99,12 @@ class RefFiles:
         """Return all refs: name to oid, 20 bytes."""
         return _parsed(self.packed_file()) | _oids(self.loose_refs())
 
+    def targets(self) -> dict[bytes, bytes]:
+        """Return the same with the objects behind tag objects."""
+        peeled = peeled_in(self.packed_file())
+        known = {unhexlify(oid): unhexlify(it) for oid, it in peeled.items()}
+        return {name: known.get(oid, oid) for name, oid in self.refs().items()}
+
     def packed_refs(self) -> bytes:
         """Return all refs as the content of a ``packed-refs`` without loose refs."""
         loose = _oids(self.loose_refs())
@@ -108,7 +117,8 @@ class RefFiles:
         """Return the number of refs that users see."""
         content = self.packed_refs()
         is_hidden = b" %s\n" % METADATA in content
-        return content.count(b"\n") - content.startswith(b"#") - is_hidden
+        others = content.startswith(b"#") + content.count(b"\n^") + is_hidden
+        return content.count(b"\n") - others
 
     def has_refs(self) -> bool:
         """Return whether any ref exists."""
@@ -179,20 +189,31 @@ class RefFiles:
                     state.append((name, _stamp(entry.stat(follow_symlinks=False))))
         return tuple(state)
 
-    def set_refs(self, refs: Mapping[bytes, bytes], head: bytes) -> None:
+    def set_refs(
+        self,
+        refs: Mapping[bytes, bytes],
+        head: bytes,
+        peeled: Mapping[bytes, bytes] = _NONE,
+    ) -> None:
         """Make ``refs`` (name to oid, 20 bytes) all refs, and HEAD lead to ``head``.
 
+        ``peeled``: the tag objects among the oids, with the objects that they lead to.
         Writes nothing if nothing changes.
         """
-        if self.is_named(refs, head):
+        if self.is_named(refs, head, peeled):
             return
-        content = _packed(refs)
+        content = _packed(refs, peeled)
         if self.packed_file() != content:
             self._replace(_PACKED, content)
         self._remove_loose()
         self._set_head(head)
 
-    def is_named(self, refs: Mapping[bytes, bytes], head: bytes) -> bool:
+    def is_named(
+        self,
+        refs: Mapping[bytes, bytes],
+        head: bytes,
+        peeled: Mapping[bytes, bytes] = _NONE,
+    ) -> bool:
         """Return whether ``set_refs`` would write nothing."""
         if not layout.is_whole(self.directory):
             return False
@@ -207,6 +228,9 @@ class RefFiles:
         try:
             packed = _in_order(content)
         except NotInOrderError:
+            return False
+        is_peeled = b"\n^" not in content and not peeled
+        if not is_peeled and content != _packed(packed, peeled):
             return False
         return packed | _oids(loose) == refs
 
@@ -303,6 +327,16 @@ class RefFiles:
             self.directory.remove(_STAGED)
 
 
+def peeled_in(content: bytes) -> dict[bytes, bytes]:
+    """Return the tag objects in ``packed-refs``, with the objects that they lead to."""
+    return dict(_TAG_OBJECT.findall(content)) if b"\n^" in content else {}
+
+
+def without_peeled(content: bytes) -> bytes:
+    """Return ``packed-refs`` without the lines for these."""
+    return _PEELED.sub(b"", content) if b"\n^" in content else content
+
+
 def differences(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> int:
     """Return how many refs that users see are new, gone or moved."""
     names = (before.keys() | after.keys()) - {METADATA}
@@ -324,7 +358,7 @@ def _parsed(content: bytes) -> dict[bytes, bytes]:
 
 def _in_order(content: bytes) -> dict[bytes, bytes]:
     """Return the same; ``NotInOrderError`` if an export would not write it so."""
-    names = names_in(content.removeprefix(_HEADER))
+    names = names_in(without_peeled(content.removeprefix(_HEADER)))
     for name, digits in names.items():
         names[name] = unhexlify(digits)
     return names
@@ -336,9 +370,13 @@ def _oids(loose: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     return {name: unhexlify(it[1]) for name, it in found.items() if it}
 
 
-def _packed(refs: Mapping[bytes, bytes]) -> bytes:
+def _packed(refs: Mapping[bytes, bytes], peeled: Mapping[bytes, bytes]) -> bytes:
     names = sorted(refs)
     lines = [b"%s %s\n" % (hexlify(refs[name]), name) for name in names]
+    if peeled:
+        found = (peeled.get(refs[name]) for name in names)
+        ends = (b"^%s\n" % hexlify(oid) if oid else b"" for oid in found)
+        lines = [*map(bytes.__add__, lines, ends)]
     return _HEADER + b"".join(lines)
 
 

@@ -24,10 +24,11 @@ from ..git import refs as refsmod
 from ..git.layout import forbidden_files
 from ..oidmap import Table
 from ..plan import ExportPlan
+from ..remotetags import RemoteTags, ShownTags
 from . import files, mapping, metadata, recompute
 from .findings import Difference, Findings, Note, Remedy
 from .mapping import Served, check_layers, check_objects, check_segments
-from .refs import ExpectedRefs, unreachable
+from .refs import ExpectedRefs, check_tags, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,16 +163,26 @@ class _Verification:
         oids = dict(zip(nodes, oidmap.oids(wanted), strict=True))
         known = dict(zip(nodes, oidmap.has(wanted), strict=True))
         refs = {name: oid for name, oid in oids.items() if oid}
-        refs = with_metadata(refs, self._docket)
+        own = {ref: node for ref, node in nodes.items() if ref.startswith(refsmod.TAGS)}
+        tags = ShownTags.of(
+            *(self._store, self._docket, RemoteTags(self._store), own),
+            lambda node: self._selected.has(self._repo, node),
+        )
+        refs |= tags.refs
         names = ExpectedRefs(
-            refs=refs,
+            refs=with_metadata(refs, self._docket),
+            peeled=tags.peeled,
             head=head,
             pending={name: nodes[name] for name in nodes if not known[name]},
         )
-        self._findings.refs = len(nodes)
+        self._findings.refs = len(nodes.keys() | tags.refs.keys())
         self._findings.add(names.check(self._repository, self._docket.named))
+        self._findings.add(check_tags(self._repository, self._docket, tags))
         if deep:
-            self._findings.unreachable, noted = unreachable(view, nodes.values())
+            named = (*nodes.values(), *tags.nodes)
+            self._findings.unreachable, noted = unreachable(view, named)
+            left_out = sorted(tags.left_out.items())
+            noted += [Note(b"tag without a ref", ref, why) for ref, why in left_out]
             self._findings.notes += noted
 
     def _check_objects(self, oidmap: OidMap, metadata_map: OidMap) -> None:

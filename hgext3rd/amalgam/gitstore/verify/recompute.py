@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ..store import GitStore
 
 
-_BATCH = 1000
 # of a tree of notes: hexadecimal digits, two for a directory
 _NOTES_ENTRY = re.compile(
     rb"(?:40000 [0-9a-f]{2}|1(?:60000|00644) [0-9a-f]{34,40})\0", re.S
@@ -59,22 +58,12 @@ def stale_metadata(git: Git, oids: Iterable[bytes]) -> frozenset[bytes]:
 
     Those of the current one are among them.
     """
-    old: set[bytes] = set()
-    remaining = iter(oids)
-    while batch := list(itertools.islice(remaining, _BATCH)):
-        listing = b"".join(oid.hex().encode() + b"\n" for oid in batch)
-        found = git.run("cat-file", "--batch", input=listing).stdout
-        at = 0
-        while at < len(found):
-            end = found.index(b"\n", at)
-            name, kind, *size = found[at:end].split()
-            at = end + 1
-            if size:
-                content = found[at : at + int(size[0])]
-                at += len(content) + 1
-                if _is_metadata(kind, content):
-                    old.add(bytes.fromhex(name.decode()))
-    return frozenset(old)
+    found = git.objects(hex_id(oid) for oid in oids)
+    return frozenset(
+        bytes.fromhex(oid.decode())
+        for oid, kind, content in found
+        if _is_metadata(kind, content)
+    )
 
 
 def _is_metadata(kind: bytes, content: bytes) -> bool:
@@ -164,7 +153,8 @@ class Recomputed(Record):
         self, repository: Repository, docket: Docket
     ) -> Iterator[Difference]:
         """Yield each object that the packs of ``docket`` lack, or have too many."""
-        ids = _merged_ids(repository.packs_directory, docket.packs)
+        packs = (it for it in docket.packs if it not in docket.tag_packs)
+        ids = _merged_ids(repository.packs_directory, packs)
         there = ((oid, True) for oid, _same in itertools.groupby(ids))
         ids = _merged_ids(self.directory, self.packs)
         wanted = (oid for oid, _same in itertools.groupby(ids))

@@ -5,6 +5,7 @@ Reads the files itself, because git would believe a loose ref.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..docket import Docket
     from ..git.repository import Repository
+    from ..remotetags import ShownTags
 
 _LINE = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)\n")
+_PEELED = re.compile(rb"\^[0-9a-f]{40}\n")
 _LONGEST_SHOWN = 60
 
 
@@ -32,6 +36,8 @@ class ExpectedRefs(Record):
 
     refs: Mapping[bytes, bytes]
     """Name to oid, 20 bytes."""
+    peeled: Mapping[bytes, bytes]
+    """The tag objects among the oids, with the objects that they lead to."""
     head: bytes
     """The ref that HEAD leads to, which need not exist."""
     pending: Mapping[bytes, bytes]
@@ -42,7 +48,8 @@ class ExpectedRefs(Record):
 
         ``named``: the digest of the refs that the last export wrote.
         """
-        if not self.pending and repository.is_named(self.refs, self.head):
+        is_named = repository.is_named(self.refs, self.head, self.peeled)
+        if not self.pending and is_named:
             return  # the rest takes several times as long
         found: dict[bytes, bytes] = {}
         differs = False
@@ -77,7 +84,7 @@ class ExpectedRefs(Record):
             differs = True
             wanted_head = b"'ref: %s'" % self.head
             yield Difference(b"ref", b"HEAD", _shown(head), wanted_head, Remedy.EXPORT)
-        if not differs and not repository.is_named(self.refs, self.head):
+        if not differs and not is_named:
             yield Difference(
                 b"file",
                 b"packed-refs",
@@ -94,7 +101,10 @@ class ExpectedRefs(Record):
         for number, line in enumerate(lines, start=1):
             if match := _LINE.fullmatch(line):
                 found[match[2]] = bytes.fromhex(match[1].decode())
-            elif not (number == 1 and line.startswith(b"# pack-refs with:")):
+            elif not (
+                (number == 1 and line.startswith(b"# pack-refs with:"))
+                or _PEELED.fullmatch(line)
+            ):
                 yield Difference(
                     b"packed-refs line",
                     b"%d" % number,
@@ -102,6 +112,18 @@ class ExpectedRefs(Record):
                     _(b"an id and a ref"),
                     Remedy.EXPORT,
                 )
+
+
+def check_tags(
+    repository: Repository, docket: Docket, tags: ShownTags
+) -> Iterator[Difference]:
+    """Yield layers whose packs of tag objects have other ones than ``tags``."""
+    with contextlib.suppress(FileNotFoundError):  # of a missing pack, which is told
+        strays = tags.stray_packs(repository.packs_directory, docket)
+        for name, is_stray in zip((b"base", b"drafts"), strays, strict=True):
+            if is_stray:
+                found, wanted = _(b"other tag objects"), _(b"those of its tags")
+                yield Difference(b"layer", name, found, wanted, Remedy.REBUILD)
 
 
 def unreachable(view: RepoT, nodes: Iterable[bytes]) -> tuple[int, list[Note]]:

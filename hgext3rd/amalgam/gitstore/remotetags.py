@@ -1,0 +1,214 @@
+"""Tags of git remotes, for the git users of this repository.
+
+A tag that a pull has recorded (``fetchedrefs``) is a ref of the git store if the commit
+that it leads to is exported, with the id that it has at the remote. Its tag objects are
+copied, so it keeps its message and its signature. Owns which tags those are, and the
+packs of their objects. Notes have no place here (docs/decisions/git-remotes.rst).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from mercurial.i18n import _
+from mercurial.node import bin as bin_id, hex as hex_id
+
+from ..config import followed
+from ..records import Record
+from .fetchedrefs import FetchedRefs, parsed
+from .git import packfiles
+from .git.layout import PACKS
+from .git.process import Git, Owner
+from .git.refs import TAGS, RefNames, is_too_long
+from .imported import fetched_objects
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+
+    from ..files import Directory
+    from .docket import Docket
+    from .fetchedrefs import FetchedRef
+    from .store import GitStore
+
+_TARGET = re.compile(rb"object ([0-9a-f]{40})\ntype (\w+)\n")
+# tags of files and trees: each is looked for in all packs
+_MOST_OF_OBJECTS = 1000
+
+
+class RemoteTags:
+    """The tags that pulls have recorded, of all remotes.
+
+    Of tags with the same name, that of a followed remote counts, then that of
+    ``default``, then that of the remote whose name comes first.
+    """
+
+    def __init__(self, store: GitStore) -> None:
+        files, leaders = FetchedRefs(store), followed(store.repo.ui)
+
+        def rank(remote: bytes) -> tuple[bool, bool, bytes]:
+            return remote not in leaders, remote != b"default", remote
+
+        remotes = files.remotes() if b"tags" in store.config.refs else []
+        parts = (files.tags(remote) for remote in sorted(remotes, key=rank))
+        self._parts = [it for it in parts if it]
+        self.digest = ""
+        """Changes with any tag; empty without tags."""
+        if self._parts:
+            self.digest = hashlib.sha1(b"\0".join(self._parts)).hexdigest()
+
+    def refs(self) -> dict[bytes, FetchedRef]:
+        """Return the tags, by the names of their refs."""
+        found: dict[bytes, FetchedRef] = {}
+        for part in reversed(self._parts):
+            found |= parsed(part)
+        return {ref: it for ref, it in found.items() if ref.startswith(TAGS)}
+
+
+class ShownTags(Record):
+    """The tags that have a ref, and those that have none. Ids are binary."""
+
+    refs: Mapping[bytes, bytes]
+    """Ref to oid."""
+    peeled: Mapping[bytes, bytes]
+    """Tag objects, with the commits and others that they lead to."""
+    nodes: frozenset[bytes]
+    """The changesets that they lead to."""
+    of_base: frozenset[bytes]
+    """Tag objects that lead to objects of the base."""
+    of_drafts: frozenset[bytes]
+    """All other tag objects."""
+    left_out: Mapping[bytes, bytes]
+    """Ref to reason."""
+    awaited: frozenset[bytes]
+    """Changesets that do not leave, of tags that are left out for that."""
+    is_final: bool
+    """Whether other reasons hold until tags, or ids of commits, change."""
+    is_whole: bool
+    """Whether all changesets of tags are exported that may leave."""
+
+    @classmethod
+    def of(
+        cls,
+        store: GitStore,
+        docket: Docket,
+        tags: RemoteTags,
+        own: Mapping[bytes, bytes],
+        is_served: Callable[[bytes], bool],
+    ) -> ShownTags:
+        """Choose from ``tags``.
+
+        ``own``: refs of Mercurial's tags, with their nodes. ``is_served`` tells which
+        changesets may leave.
+        """
+        wanted: dict[bytes, FetchedRef] = {}
+        left_out, awaited = {}, set()
+        names = RefNames(ref.removeprefix(TAGS) for ref in own)
+        for ref, it in sorted(tags.refs().items()):
+            name, node = ref.removeprefix(TAGS), bin_id(it.node)
+            if own.get(ref, node) != node:
+                left_out[ref] = _(b"Mercurial has it on another changeset")
+            elif ref not in own and (is_too_long(name) or not names.may_have(name)):
+                left_out[ref] = _(b"not every clone could have it beside other tags")
+            elif node and not is_served(node):
+                left_out[ref] = _(b"its changeset is not exported")
+                awaited.add(node)
+            else:
+                wanted[ref] = it
+                names.add(name)
+        bases, is_whole = _layers(store, docket, [*wanted.values()])
+        git = fetched_git(store)
+        chains = _chains(git, {it.oid for it in wanted.values() if it.oid != it.commit})
+        is_final = True
+        for ref, it in [*wanted.items()]:
+            if it.commit not in bases:
+                text = _(b"its commit has another id here")
+                left_out[ref] = text if it.node else _(b"its object is not exported")
+                is_final &= bool(it.node)
+            elif it.oid != it.commit and it.commit not in chains[it.oid]:
+                left_out[ref] = _(b"its tag object is lost")
+                is_final = False
+            if ref in left_out:
+                del wanted[ref]
+        annotated = [it for it in wanted.values() if it.oid != it.commit]
+        of_layer: dict[bool, set[bytes]] = {True: set(), False: set()}
+        for it in annotated:
+            of_layer[bases[it.commit]] |= {it.oid, *chains[it.oid]} - {it.commit}
+        of_base, of_drafts = (map(bin_id, of_layer[it]) for it in (True, False))
+        return cls(
+            refs={ref: bin_id(it.oid) for ref, it in wanted.items()},
+            peeled={bin_id(it.oid): bin_id(it.commit) for it in annotated},
+            nodes=frozenset(bin_id(it.node) for it in wanted.values() if it.node),
+            of_base=frozenset(of_base),
+            of_drafts=frozenset(of_drafts).difference(map(bin_id, of_layer[True])),
+            left_out=left_out,
+            awaited=frozenset(awaited),
+            is_final=is_final,
+            is_whole=is_whole,
+        )
+
+    def stray_packs(self, packs: Directory, docket: Docket) -> tuple[bool, bool]:
+        """Return whether the tag packs of base and drafts have other objects."""
+        pairs = (docket.base_tags, self.of_base), (docket.drafts_tags, self.of_drafts)
+        base, drafts = (
+            {*packfiles.distinct_ids(packs, it)} != ids for it, ids in pairs
+        )
+        return base, drafts
+
+
+def fetched_git(store: GitStore) -> Git:
+    """Return git for the repository with all objects that were fetched."""
+    owner = Owner(store.repo.ui, store.repo.sharedpath)
+    return Git(store.config.program, fetched_objects(store), owner)
+
+
+def _layers(
+    store: GitStore, docket: Docket, tags: Sequence[FetchedRef]
+) -> tuple[dict[bytes, bool], bool]:
+    """Return which objects of ``tags`` are exported: whether each is in the base.
+
+    And whether all changesets of ``tags`` are exported.
+    """
+    commits = {bin_id(it.node): it.commit for it in tags if it.node}
+    nodes = [*commits]
+    with (
+        contextlib.closing(store.open_map(docket)) as oidmap,
+        contextlib.closing(store.maps.open(docket.base.segments)) as base,
+    ):
+        oids, is_whole = oidmap.oids(nodes), all(oidmap.has(nodes))
+        found = {
+            hex_id(oid): is_base
+            for oid, is_base in zip(oids, base.has(nodes), strict=True)
+            if oid
+        }
+    others = {it.commit for it in tags if not it.node}
+    packs = store.repository.packs_directory
+    for other in sorted(others)[:_MOST_OF_OBJECTS]:
+        for is_base, layer in ((True, docket.base), (False, docket.drafts)):
+            oid = bin_id(other)
+            if any(packfiles.has_object(packs, pack, oid) for pack in layer.packs):
+                found.setdefault(other, is_base)
+    return found, is_whole
+
+
+def _chains(git: Git, oids: AbstractSet[bytes]) -> dict[bytes, set[bytes]]:
+    """Return the objects that tag objects lead to, one by way of the other."""
+    targets: dict[bytes, bytes] = {}
+    todo = {*oids}
+    while todo and git.directory and git.directory.exists(PACKS):
+        inner = set()
+        for oid, kind, content in git.objects(sorted(todo)):
+            match = _TARGET.match(content)
+            if kind == b"tag" and match:
+                targets[oid] = match[1]
+                if match[2] == b"tag":
+                    inner.add(match[1])
+        todo = inner - targets.keys()
+    chains: dict[bytes, set[bytes]] = {}
+    for oid in oids:
+        chain, at = chains.setdefault(oid, set()), oid
+        while (at := targets.get(at, b"")) not in (b"", *chain):
+            chain.add(at)
+    return chains
