@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from testlib.environment import git
+from testlib.environment import HG, git
 from testlib.gitclone import Clone
 from testlib.githost import Behaviour, GitHost, HostedRepository
+from testlib.sshaccount import ON, Account
 from testlib.webserver import serving, until
 
 pytestmark = pytest.mark.slow
@@ -145,3 +146,24 @@ def test_a_server_looks_when_it_is_time(
         until(lambda: has("main"))
     look = (clone.root / ".hg/amalgam/follow/up/last").read_text()
     assert "looks" in look
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [str(HG), "identify", "ssh://host/follower"],
+        ["git", "ls-remote", "host:follower"],
+    ],
+)
+def test_clients_over_ssh_let_it_look(
+    tmp_path: Path, leader: HostedRepository, command: list[str]
+) -> None:
+    clone = follower(tmp_path, leader, "follow.up.interval = 1")
+    account = Account(tmp_path, "follower")
+    (tmp_path / "hgrc").write_text(ON + f"[ui]\nssh = {account.ssh}\n")
+
+    def has_followed() -> bool:
+        account.client(command, HGRCPATH=str(tmp_path / "hgrc"))
+        return clone.hg("log", "-T", "{desc} ") == "two one "
+
+    until(has_followed)

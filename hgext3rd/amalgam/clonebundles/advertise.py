@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from mercurial import bundlecaches, error, wireprototypes, wireprotov1server
 from mercurial.i18n import _
 
-from ..config import BundlesConfig
+from ..config import BundlesConfig, followed
 from ..files import Directory, Placement
+from ..gitpeer import follow
 from ..loading import load
 from ..terminal import one_line, printable
 from . import (
@@ -244,7 +245,13 @@ def _is_valid_for_cinnabar(repo: RepoT, entry: Entry) -> bool:
 def cinnabar_capabilities(
     orig: Callable[[RepoT, Any], list[bytes]], repo: RepoT, proto: Any
 ) -> list[bytes]:
-    """Add the capability ``cinnabarclone`` if the command has an answer."""
+    """Add the capability ``cinnabarclone`` if the command has an answer.
+
+    Clients of Mercurial ask for capabilities first, also over ssh. So this lets the
+    repository look at the git repositories that it follows.
+    """
+    if followed(repo.ui):
+        follow.start_if_due(repo)
     found = orig(repo, proto)
     if CINNABAR_CAPABILITY not in found and answer_cinnabarclone(repo, proto):
         found.append(CINNABAR_CAPABILITY)

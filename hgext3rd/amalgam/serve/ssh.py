@@ -35,6 +35,7 @@ from mercurial.utils import procutil, stringutil
 
 from .. import compat
 from ..configitems import is_enabled
+from ..gitpeer import follow
 from ..records import Choice, Record
 from ..terminal import printable, shown_by_git, utf8_of
 from . import pktlines, receivepack, uploadpack
@@ -610,6 +611,7 @@ def _serve_git(service: Service, path: bytes) -> int:
         repo = compat.open_repository(ui, path)
         if not is_enabled(repo.ui):
             raise HttpError(403, _OFF)
+        follow.start_if_due(repo)
         if service is Service.PUSH:
             code, said = _receive(repo)
         else:
