@@ -76,7 +76,7 @@ def test_an_unfounded_refusal_is_found(tmp_path: Path) -> None:
         found.refused = {bad: unfounded}
         assert [*drawn.wrongs(made, found, mode, {})]
     found.refused = {}
-    (wrong,) = drawn.wrongs(made, found, mode, {})
-    assert wrong == f"{bad} is accepted: Mercurial refuses a path"
+    (harm,) = drawn.wrongs(made, found, mode, {})
+    assert harm == f"{bad} is accepted: Mercurial refuses a path"
     found.refused = {bad: said}
     assert not [*drawn.wrongs(made, found, drawn.MODES["cinnabar-exact"], {})]
