@@ -22,7 +22,8 @@ use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::{ConvertedChangesets, ExactSources};
 use crate::objects::history::{Sources, StoredStart};
 use crate::objects::imported::ImportedCommits;
-use crate::objects::inherited::inherited_files;
+use crate::objects::inherited::{inherited_file, inherited_files};
+use crate::objects::storefiles::StoreFiles;
 use crate::objects::treeedits::TreeEdits;
 use crate::out::packs::Packs;
 use crate::out::publish::Publication;
@@ -173,7 +174,12 @@ impl Run<'_> {
         trim();
 
         let of_manifests = (manifest, directories);
-        let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes)?;
+        let inherited_file = inherited_file::<D>(self.store)?;
+        let start_files = plan.start.filter(|_| inherited_file.is_some());
+        let files_of = |rev| StoreFiles::new(self.store, manifest, directories, rev);
+        let start_files = start_files.map(files_of);
+        let start = start_files.as_ref();
+        let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes, start)?;
         let inherited;
         let needs_exact =
             has_extras || request.earlier == EarlierTrees::Exact || self.imported.is_some();
@@ -209,8 +215,10 @@ impl Run<'_> {
                 budget: Arc::clone(&memory_plan.budget),
             }),
         };
-        inherited = inherited_files::<D>(&sources, request.packs, &files)?;
+        let of_run = |file| inherited_files(file, &sources, request.packs, &files, start);
+        inherited = inherited_file.map(of_run).transpose()?;
         sources.inherited = inherited.as_ref();
+        drop(start_files);
         let history = self.convert_history(
             dialect,
             metadata.as_ref(),

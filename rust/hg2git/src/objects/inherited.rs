@@ -11,7 +11,7 @@ use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::Directory;
-use revlog::{Node, Parents, Rev, Revlog, Scratch, Texts};
+use revlog::{Node, Parents, Rev, Revlog, RevlogKind, Scratch, Store, Texts};
 use sha1lanes::{Message, digest_one};
 
 use crate::error::Result;
@@ -128,32 +128,39 @@ struct RootFiles {
     own: RootFile,
 }
 
-/// The commits of a run with another file than their trees; `None` if the dialect has no such file,
-/// or the repository none of its sources.
+/// The dialect's inherited file, if the repository has any of its sources.
+///
+/// # Errors
+///
+/// [`crate::Error::Store`] if a filelog cannot be read.
+pub(crate) fn inherited_file<D: Dialect>(store: &Store) -> Result<Option<InheritedFile>> {
+    for path in D::INHERITED.iter().flat_map(|file| file.sources) {
+        if !store.open(RevlogKind::Filelog(path))?.index().is_empty() {
+            return Ok(D::INHERITED);
+        }
+    }
+    Ok(None)
+}
+
+/// The commits of a run with another file than their trees. `start` has the files of the manifest
+/// before the run, if there is one.
 ///
 /// # Errors
 ///
 /// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read.
-pub(crate) fn inherited_files<'a, D: Dialect>(
+pub(crate) fn inherited_files<'a>(
+    file: InheritedFile,
     run: &Sources<'a>,
     packs: &Directory,
     files: &FileTable,
-) -> Result<Option<Inherited<'a>>> {
-    let Some(file @ InheritedFile { name, sources }) = D::INHERITED else { return Ok(None) };
-    let mut has_sources = false;
-    for path in sources {
-        let filelog = run.store.open(revlog::RevlogKind::Filelog(path))?;
-        has_sources |= !filelog.index().is_empty();
-    }
-    if !has_sources {
-        return Ok(None);
-    }
+    start: Option<&StoreFiles<'_>>,
+) -> Result<Inherited<'a>> {
     let failed = |source| parallel::Error { path: packs.path().to_owned(), source };
     let objects = Objects::open(packs, MOST_OBJECT_BYTES).map_err(failed)?;
     let stored = StoredTrees { changelog: run.changelog, objects };
-    let search = Search { run, file, files, stored };
+    let search = Search { run, file, files, stored, start };
     let (files, of_manifests) = search.run()?;
-    Ok(Some(Inherited { name, files, of_manifests, stored: search.stored }))
+    Ok(Inherited { name: file.name, files, of_manifests, stored: search.stored })
 }
 
 struct Search<'r, 'a> {
@@ -161,6 +168,7 @@ struct Search<'r, 'a> {
     file: InheritedFile,
     files: &'r FileTable,
     stored: StoredTrees<'a>,
+    start: Option<&'r StoreFiles<'r>>,
 }
 
 type Found = (HashMap<usize, RootFile>, HashMap<usize, Vec<RootFile>>);
@@ -256,7 +264,10 @@ impl Search<'_, '_> {
     /// Files of a manifest of an earlier run, with this root tree. `rev` is named in errors.
     fn of_manifest(&self, rev: Rev, manifest_rev: Rev, root: Oid) -> Result<RootFiles> {
         let Sources { store, manifest, directories, .. } = *self.run;
-        let files = StoreFiles::new(store, manifest, directories, manifest_rev);
+        let files = match self.start.filter(|start| start.rev == manifest_rev) {
+            Some(start) => start,
+            None => &StoreFiles::new(store, manifest, directories, manifest_rev),
+        };
         let mut found = RootFiles::default();
         for (source, path) in found.sources.iter_mut().zip(self.file.sources) {
             *source = files.find(path)?.map(|(node, flag)| (node, mode_of(flag)));

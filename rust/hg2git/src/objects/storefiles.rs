@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dialect::{Files, Unreadable};
 use gitpack::tree::Mode;
+use memchr::memmem;
 use parallel::Buffer;
 use revlog::{
     Flag, Line, Lines, Node, Rev, Revlog, RevlogKind, Scratch, Store, Texts, split_metadata,
@@ -35,6 +36,12 @@ impl<'a> StoreFiles<'a> {
         Self { store, manifest, directories, rev, text: OnceCell::new(), error: OnceCell::new() }
     }
 
+    /// The same files, without a second reading, and without an error.
+    pub fn again(&self) -> Self {
+        let Self { store, manifest, directories, rev, .. } = *self;
+        Self { text: self.text.clone(), ..Self::new(store, manifest, directories, rev) }
+    }
+
     /// Error behind the first [`Unreadable`].
     pub fn into_error(self) -> Option<Error> {
         self.error.into_inner()
@@ -63,7 +70,15 @@ impl<'a> StoreFiles<'a> {
     ///
     /// [`Error::Store`] if the manifest cannot be read.
     pub fn find(&self, path: &[u8]) -> Result<Option<(Node, Flag)>> {
-        let line = self.line(|found| found == path)?;
+        let text = self.text()?;
+        let begun = [path, b"\0"].concat();
+        let at = match memmem::find(text, &[b"\n", &*begun].concat()) {
+            _ if text.starts_with(&begun) => 0,
+            Some(before) => before + 1,
+            None => return Ok(None),
+        };
+        let line = Lines::new(&text[at..]).next().transpose();
+        let line = line.map_err(|problem| self.manifest.corrupt(self.rev, problem))?;
         Ok(line.map(|line| (line.node, line.flag)))
     }
 

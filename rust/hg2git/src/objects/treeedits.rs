@@ -55,7 +55,8 @@ impl TreeEdits {
     /// No edits.
     pub const NONE: Self = Self(Vec::new());
 
-    /// The edits of a run's manifests.
+    /// The edits of a run's manifests. `start` has the files of the manifest before them, if any of
+    /// them can be a source of the inherited file.
     ///
     /// # Errors
     ///
@@ -66,17 +67,17 @@ impl TreeEdits {
         (manifest, directories): (&Revlog, Option<&Directories<'_>>),
         plan: &ManifestPlan,
         log: &ChangeLog,
+        start: Option<&StoreFiles<'_>>,
     ) -> Result<Self> {
         if !D::EDITS_TREES {
             return Ok(Self::NONE);
         }
         let mut edited = EditedPaths::of::<D>(log);
-        if let Some(start) = plan.start {
-            let files = || StoreFiles::new(store, manifest, directories, start);
+        if let Some(files) = start {
             for path in D::INHERITED.iter().flat_map(|inherited| inherited.sources) {
-                if files().find(path)?.is_some() {
+                if files.find(path)?.is_some() {
                     let change = FileChange { path, is_there: true };
-                    edited.add(log, edits_of(dialect, &[change], None, files())?.1);
+                    edited.add(log, edits_of(dialect, &[change], None, files.again())?.1);
                 }
             }
         }
