@@ -19,6 +19,8 @@ from .pushing import pushable
 from .webserver import ON, serving
 
 _FULLY = "refs/heads/*:refs/heads/*"
+#: How long requests wait for an export; on a busy machine one takes its time.
+_PATIENT = "--config=amalgam.serve.queue-timeout=600"
 _ANSWER = re.compile(r"^!\t[^\t]*:(\S+)\t\[[^\]]*\] \((.*)\)$")
 
 
@@ -48,6 +50,7 @@ def travel(
     if not oids:
         return found
     names = {f"refs/heads/c{at}": oid for at, oid in enumerate(oids)}
+    options = (*options, _PATIENT)
     with pushable(place, *options) as server:
         # else the branch default would have to be the main line
         server.hg("bookmark", "-r", "tip", "@")
