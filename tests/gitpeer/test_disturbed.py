@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from testlib import pullpoints
 from testlib.developers import Rounds
 from testlib.environment import git
 from testlib.gitclone import Clone, cloned
@@ -24,6 +25,26 @@ def test_after_a_kill_the_next_run_ends_as_if_undisturbed(tmp_path: Path) -> Non
     killed = KilledClones(tmp_path, seed=1)
     for _number in range(4):
         killed.pass_one()
+
+
+@pytest.mark.parametrize(("how", "stride"), [("kill", 20), ("full", 16)])
+def test_a_first_pull_may_end_anywhere(tmp_path: Path, how: str, stride: int) -> None:
+    """By a kill, or since the disk is full. ``testlib/pullpoints.py`` takes all steps.
+
+    The core writes the store.
+    """
+    host, template = tmp_path / "host", tmp_path / "template"
+    git(tmp_path, "init", "-q", "-b", "main", str(host))
+    for name in ("one", "two"):
+        (host / name).write_text(name)
+        git(host, "add", name)
+        git(host, "commit", "-q", "-m", name)
+    git(host, "tag", "-m", "annotated", "v1")
+    git(host, "branch", "side", "main~1")
+    Clone(template).hg("init", str(template))
+    (template / ".hg/hgrc").write_text(f"[paths]\ndefault = {host}\n")
+    (scratch := tmp_path / "scratch").mkdir()
+    assert pullpoints.at_some(template, scratch, how, stride) > 5
 
 
 def _spoiled(content: bytes) -> bytes:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 
 from .. import metadata
-from ..files import Directory, Unusable
+from ..files import TEMPORARY, Directory, Unusable
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRefs, formatted
 from ..gitstore.git import layout
@@ -79,8 +79,11 @@ class Fetched(FetchedRefs):
         transaction.addpostclose(b"zz-amalgam-refs", write)
 
     def write_refs(self, remote: bytes, refs: Mapping[bytes, FetchedRef]) -> None:
-        """Keep the refs of ``remote`` at once."""
+        """Keep the refs of ``remote`` at once; remove files of killed processes."""
         self._directory.make(self._store.placement)
+        for name in self._directory.names():
+            if name.startswith(TEMPORARY):
+                self._directory.remove(name)
         self._directory.replace(
             self._file(remote), formatted(refs), self._store.placement
         )
@@ -178,6 +181,7 @@ class Fetched(FetchedRefs):
         that nobody has verified; the import has to do it.
         """
         self._repository.set_up()
+        self._repository.remove_debris()
         if may_copy and not self._repository.packs():
             found = self._copied(transport, wanted)
             if found is not None:
