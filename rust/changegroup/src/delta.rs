@@ -83,18 +83,22 @@ fn starts(text: &[u8]) -> Vec<usize> {
     starts
 }
 
+/// Bytes that are compared at once, longest first: most of two versions of a file is equal.
+const STEPS: [usize; 3] = [4096, 64, 1];
+
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    const STEP: usize = 64;
-    let same = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count();
-    let from = same * STEP;
-    from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
+    STEPS.into_iter().fold(0, |len, step| {
+        let pairs = a[len..].chunks_exact(step).zip(b[len..].chunks_exact(step));
+        len + step * pairs.take_while(|(a, b)| a == b).count()
+    })
 }
 
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
-    const STEP: usize = 64;
-    let same = a.rchunks_exact(STEP).zip(b.rchunks_exact(STEP)).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&a[..a.len() - same * STEP], &b[..b.len() - same * STEP]);
-    same * STEP + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+    STEPS.into_iter().fold(0, |len, step| {
+        let (a, b) = (&a[..a.len() - len], &b[..b.len() - len]);
+        let pairs = a.rchunks_exact(step).zip(b.rchunks_exact(step));
+        len + step * pairs.take_while(|(a, b)| a == b).count()
+    })
 }
 
 /// Start of the line at `at`.

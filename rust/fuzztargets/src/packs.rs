@@ -1,4 +1,4 @@
-//! PackTables that git wrote, with their indexes.
+//! Packs that git wrote, with their indexes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) fn objects(input: &[u8]) {
         Planted::new(directory().join("pack-fuzz.pack"), pack),
     ];
     let packs = Arc::new(PackTables::open(&opened(), input.len() as u64));
-    let mut reader = PackReader::new(packs, 4 * TEXT_BYTES);
+    let mut reader = PackReader::new(packs, 4 * TEXT_BYTES, input.len().is_multiple_of(2));
     let Ok(objects) = Objects::open(&opened(), TEXT_BYTES) else { return };
     let ids = idx.get(IDS_AT..).unwrap_or_default().as_chunks().0;
     for id in ids.iter().take(MOST_ASKED) {

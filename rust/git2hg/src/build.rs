@@ -308,7 +308,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
         let pair = [node_of(0), node_of(1)];
         let manifest = self.manifests.node(made.manifest);
-        let tree_value = if self.rules.is_exact {
+        let tree_value = if self.rules.is_exact && commit.is_odd {
             let trees = (parents.first().map(|parent| parent.tree), tree);
             tree_value(self.trees, commit.oid, trees, &mut |_, _| Ok(true))?
         } else {

@@ -49,18 +49,20 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let packs = request.packs.map(|dir| Arc::new(PackTables::open(dir, eighth as u64)));
-    let reader = |bytes| packs.as_ref().map(|packs| PackReader::new(Arc::clone(packs), bytes));
+    let reader = |bytes, keeps_all| {
+        packs.as_ref().map(|packs| PackReader::new(Arc::clone(packs), bytes, keeps_all))
+    };
     let tree_bytes = if packs.is_some() { eighth / 2 } else { eighth };
     let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, tree_bytes)
         .with_rules(rules.trees())
-        .with_packs(reader(eighth / 4));
+        .with_packs(reader(eighth / 4, true));
     if rules.is_lenient {
         trees = trees.lenient();
     }
     let budget = Budget::new(eighth * 3, request.dir);
     let most_bytes = most_bytes(request.most_file_bytes);
     let blobs = GitBlobs::new(pipes.blobs, request.dir, Arc::clone(&budget), most_bytes)
-        .with_packs(reader(eighth / 2), eighth as u64 / 2);
+        .with_packs(reader(eighth, false), eighth as u64 / 2);
     let progress = ConversionProgress::new(watch);
     let mut builder = ChangesetBuilder::new(rules, request, &revlog, &trees, budget, &progress)?;
     let parents = builder.add_known(request.known)?;

@@ -8,7 +8,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gitpack::pack::PackReader;
+use gitpack::pack::{PackPlace, PackReader};
 use gitpack::{ObjectKind, Oid};
 use parallel::{Budget, Buffer, Directory};
 
@@ -68,13 +68,14 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
     pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<BlobContents> {
         let order = RequestOrder::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;
-        let mut there = Vec::with_capacity(order.asked.len());
+        let mut there = vec![WaitingContent::TooLong; order.asked.len()]; // or git has it
         let (mut bytes, mut held_bytes) = (0, 0);
-        for oid in &order.asked {
-            let packed = self.packs.as_mut().and_then(|it| it.read(ObjectKind::Blob, oid));
+        let mut packs = self.packs.as_mut();
+        for (place, number) in order.places(packs.as_deref()) {
+            let packed = packs.as_mut().and_then(|it| it.read_at(ObjectKind::Blob, place));
             let content = packed.filter(|it| it.len() as u64 <= self.most_bytes);
             bytes += content.as_ref().map_or(0, |it| it.len() as u64);
-            there.push(match content {
+            there[number] = match content {
                 Some(content) if held_bytes + content.len() as u64 <= self.most_held => {
                     held_bytes += content.len() as u64;
                     WaitingContent::Held(content)
@@ -84,8 +85,8 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
                     spool.push(&content)?;
                     WaitingContent::Spooled { at, len: content.len() }
                 }
-                None => WaitingContent::TooLong, // or git has it
-            });
+                None => continue,
+            };
         }
         let is_late = |number: &usize| matches!(there[*number], WaitingContent::TooLong);
         let late: Vec<usize> = (0..there.len()).filter(is_late).collect();
@@ -114,6 +115,8 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
 #[derive(Debug, Default)]
 struct RequestOrder {
     asked: Vec<Oid>,
+    /// Ends of the paths in `asked`.
+    ends: Vec<usize>,
     /// For each use, the index in `asked`.
     read: Vec<usize>,
 }
@@ -123,15 +126,35 @@ impl RequestOrder {
     fn by_path(wanted: &[(&[u8], Oid)]) -> Self {
         let mut numbers: Vec<usize> = (0..wanted.len()).collect();
         numbers.sort_by_key(|number| wanted[*number].0);
-        let mut order = Self { asked: Vec::new(), read: vec![0; wanted.len()] };
+        let mut order = Self { read: vec![0; wanted.len()], ..Self::default() };
+        let mut before = None;
         for number in numbers {
-            let oid = wanted[number].1;
+            let (path, oid) = wanted[number];
+            if before.replace(path).is_some_and(|before| before != path) {
+                order.ends.push(order.asked.len());
+            }
             if order.asked.last() != Some(&oid) {
                 order.asked.push(oid);
             }
             order.read[number] = order.asked.len() - 1;
         }
+        order.ends.push(order.asked.len());
         order
+    }
+
+    /// Places of the objects in packs, with their indexes in `asked`: path by path, bases before
+    /// their deltas.
+    fn places(&self, packs: Option<&PackReader>) -> Vec<(PackPlace, usize)> {
+        let place = |number: usize| Some((packs?.find(&self.asked[number])?, number));
+        let mut places = Vec::with_capacity(self.asked.len());
+        let mut start = 0;
+        for end in &self.ends {
+            let from = places.len();
+            places.extend((start..*end).filter_map(place));
+            places[from..].sort_unstable();
+            start = *end;
+        }
+        places
     }
 }
 

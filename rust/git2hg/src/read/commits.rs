@@ -71,6 +71,9 @@ pub(crate) struct WindowCommit {
     pub refused: Option<(Reason, Vec<u8>)>,
     /// Content of a commit that is not refused.
     pub content: Vec<u8>,
+    /// Whether its tree, where it differs from those of its parents, may have entries that a
+    /// manifest does not have.
+    pub is_odd: bool,
 }
 
 impl WindowCommit {
@@ -129,7 +132,7 @@ pub(crate) fn read(
         let (tree, parents) = (judged.tree, judged.parents);
         let content = if refused.is_some() { Vec::new() } else { content.to_vec() };
         bytes += content.len();
-        window.push(WindowCommit { oid, tree, parents, refused, content });
+        window.push(WindowCommit { oid, tree, parents, refused, content, is_odd: true });
     }
     Ok(window)
 }

@@ -152,21 +152,22 @@ impl<'a, C: Read, W: Write, R: Read> Prefetch<'a, C, W, R> {
     /// Reads the contents.
     fn with_contents(
         &mut self,
-        commits: Vec<WindowCommit>,
+        mut commits: Vec<WindowCommit>,
         comparisons: Vec<TreeComparison>,
         bytes: usize,
     ) -> Result<PrefetchedWindow> {
         let mut comparisons = comparisons.into_iter();
-        let changes = commits.iter().map(|commit| {
+        let changes = commits.iter_mut().map(|commit| {
             if let Some(rules) = self.rules.import {
                 let compared = comparisons.next().unwrap_or_default();
                 let accepts = self.rules.is_lenient.then_some(rules.accepts);
                 return CommitChanges::First(first_changes(compared, commit, accepts));
             }
             let count = commit.parents.len().max(1);
-            CommitChanges::new(
-                comparisons.by_ref().take(count).map(|comparison| comparison.changes).collect(),
-            )
+            let compared: Vec<TreeComparison> = comparisons.by_ref().take(count).collect();
+            commit.is_odd = compared.iter().any(|comparison| comparison.is_odd);
+            let changes = compared.into_iter().map(|comparison| comparison.changes);
+            CommitChanges::new(changes.collect())
         });
         let changes: Vec<CommitChanges> = changes.collect();
         let blobs: Vec<(&[u8], Oid)> = changes.iter().flat_map(CommitChanges::blobs).collect();

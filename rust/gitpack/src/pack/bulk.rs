@@ -45,6 +45,13 @@ struct Pack {
     ends: Vec<u32>,
 }
 
+/// Place of an object. In a pack, the base of a delta has a smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PackPlace {
+    pack: usize,
+    at: u32,
+}
+
 /// Content of an entry, or its delta.
 enum Found {
     Full(u8, Vec<u8>),
@@ -67,9 +74,9 @@ impl PackTables {
         Self(packs)
     }
 
-    /// Number of the first pack that has an object, and the offset of its entry.
-    fn find(&self, oid: &Oid) -> Option<(usize, u32)> {
-        self.0.iter().enumerate().find_map(|(number, pack)| Some((number, pack.find(oid)?)))
+    fn find(&self, oid: &Oid) -> Option<PackPlace> {
+        let mut packs = self.0.iter().enumerate();
+        packs.find_map(|(pack, it)| Some(PackPlace { pack, at: it.find(oid)? }))
     }
 }
 
@@ -119,8 +126,9 @@ type Kept = (u8, Arc<Buffer>);
 /// Reader of objects, for one thread.
 pub struct PackReader {
     packs: Arc<PackTables>,
-    /// By pack and offset.
-    kept: Cache<(usize, u32), Kept>,
+    kept: Cache<PackPlace, Kept>,
+    /// Whether contents between an object and a cached base are cached, too.
+    keeps_all: bool,
     most_bytes: usize,
     decompressor: Decompressor,
     entry: Vec<u8>,
@@ -133,12 +141,14 @@ impl std::fmt::Debug for PackReader {
 }
 
 impl PackReader {
-    /// Reads from `packs`, with a cache of about `cache_bytes`.
+    /// Reads from `packs`, with a cache of about `cache_bytes`. With `keeps_all`, objects may come in
+    /// any order; else those that have others as bases should come later than these.
     #[must_use]
-    pub fn new(packs: Arc<PackTables>, cache_bytes: usize) -> Self {
+    pub fn new(packs: Arc<PackTables>, cache_bytes: usize, keeps_all: bool) -> Self {
         Self {
             packs,
             kept: Cache::new(cache_bytes),
+            keeps_all,
             most_bytes: cache_bytes / LARGEST_PART,
             decompressor: Decompressor::new(),
             entry: Vec::new(),
@@ -147,22 +157,34 @@ impl PackReader {
 
     /// Content of an object; `None` if git has to read it.
     pub fn read(&mut self, kind: ObjectKind, oid: &Oid) -> Option<Arc<Buffer>> {
-        let (pack, at) = self.packs.find(oid)?;
-        let (found, content) = self.content(pack, at)?;
+        let place = self.find(oid)?;
+        self.read_at(kind, place)
+    }
+
+    /// Place of an object, if a pack has it.
+    #[must_use]
+    pub fn find(&self, oid: &Oid) -> Option<PackPlace> {
+        self.packs.find(oid)
+    }
+
+    /// Content of the object at a place; `None` if git has to read it.
+    pub fn read_at(&mut self, kind: ObjectKind, place: PackPlace) -> Option<Arc<Buffer>> {
+        let (found, content) = self.content(place)?;
         (found == kind as u8).then_some(content)
     }
 
-    /// Content of the entry at an offset.
-    fn content(&mut self, pack: usize, mut at: u32) -> Option<Kept> {
+    fn content(&mut self, PackPlace { pack, mut at }: PackPlace) -> Option<Kept> {
         let (mut deltas, mut left) = (Vec::new(), self.most_bytes);
         let (kind, mut content) = loop {
-            if let Some(kept) = self.kept.get(&(pack, at)) {
+            if let Some(kept) = self.kept.get(&PackPlace { pack, at }) {
                 break kept;
             }
             match self.entry(pack, at, left)? {
                 Found::Full(kind, bytes) => {
                     let content = Arc::new(Buffer::from(bytes));
-                    self.keep((pack, at), kind, &content);
+                    if self.keeps_all || deltas.is_empty() {
+                        self.keep(PackPlace { pack, at }, kind, &content);
+                    }
                     break (kind, content);
                 }
                 // a damaged chain may be a cycle
@@ -174,15 +196,17 @@ impl PackReader {
                 }
             }
         };
-        for (at, delta) in deltas.into_iter().rev() {
+        while let Some((at, delta)) = deltas.pop() {
             let made = apply(&content, &delta, self.most_bytes).ok()?;
             content = Arc::new(Buffer::from(made));
-            self.keep((pack, at), kind, &content);
+            if self.keeps_all || deltas.is_empty() {
+                self.keep(PackPlace { pack, at }, kind, &content);
+            }
         }
         Some((kind, content))
     }
 
-    fn keep(&mut self, place: (usize, u32), kind: u8, content: &Arc<Buffer>) {
+    fn keep(&mut self, place: PackPlace, kind: u8, content: &Arc<Buffer>) {
         self.kept.put(place, (kind, Arc::clone(content)), content.len());
     }
 

@@ -74,8 +74,9 @@ fn objects_are_read_back_whatever_they_are_deltas_of() {
     let none = objects.read(ObjectKind::Tree, &Oid::EMPTY_TREE);
     assert_eq!(none.expect("is readable"), None);
     // in any order, and with a cache of any size that has room for a text
-    for cache in [1 << 20, 1 << 24] {
-        let mut reader = bulk(&directory, cache);
+    for (cache, keeps_all) in [(1 << 20, true), (1 << 24, true), (1 << 24, false)] {
+        let tables = Arc::new(PackTables::open(&directory, 1 << 20));
+        let mut reader = PackReader::new(tables, cache, keeps_all);
         for content in contents().into_iter().rev().chain(contents()) {
             let id = oid(ObjectKind::Tree, &content);
             assert_eq!(reader.read(ObjectKind::Tree, &id).expect("is read").as_slice(), content);
@@ -91,7 +92,7 @@ fn objects_are_read_back_whatever_they_are_deltas_of() {
 }
 
 fn bulk(directory: &Directory, cache_bytes: usize) -> PackReader {
-    PackReader::new(Arc::new(PackTables::open(directory, 1 << 20)), cache_bytes)
+    PackReader::new(Arc::new(PackTables::open(directory, 1 << 20)), cache_bytes, true)
 }
 
 #[test]
