@@ -20,7 +20,7 @@ mod sealed;
 mod stored;
 mod writer;
 
-pub use bulk::{PackPlace, PackReader, PackTables};
+pub use bulk::{ObjectPlace, PackReader, PackTables};
 pub use checksum::Checksum;
 pub use entry::{Entry, Offset};
 pub use ids::Ids;

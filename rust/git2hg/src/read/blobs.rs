@@ -8,7 +8,7 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gitpack::pack::{PackPlace, PackReader};
+use gitpack::pack::{ObjectPlace, PackReader};
 use gitpack::{ObjectKind, Oid};
 use parallel::{Budget, Buffer, Directory};
 
@@ -144,7 +144,7 @@ impl RequestOrder {
 
     /// Places of the objects in packs, with their indexes in `asked`: path by path, bases before
     /// their deltas.
-    fn places(&self, packs: Option<&PackReader>) -> Vec<(PackPlace, usize)> {
+    fn places(&self, packs: Option<&PackReader>) -> Vec<(ObjectPlace, usize)> {
         let place = |number: usize| Some((packs?.find(&self.asked[number])?, number));
         let mut places = Vec::with_capacity(self.asked.len());
         let mut start = 0;

@@ -47,7 +47,7 @@ struct Pack {
 
 /// Place of an object. In a pack, the base of a delta has a smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PackPlace {
+pub struct ObjectPlace {
     pack: usize,
     at: u32,
 }
@@ -74,9 +74,9 @@ impl PackTables {
         Self(packs)
     }
 
-    fn find(&self, oid: &Oid) -> Option<PackPlace> {
+    fn find(&self, oid: &Oid) -> Option<ObjectPlace> {
         let mut packs = self.0.iter().enumerate();
-        packs.find_map(|(pack, it)| Some(PackPlace { pack, at: it.find(oid)? }))
+        packs.find_map(|(pack, it)| Some(ObjectPlace { pack, at: it.find(oid)? }))
     }
 }
 
@@ -126,7 +126,7 @@ type Kept = (u8, Arc<Buffer>);
 /// Reader of objects, for one thread.
 pub struct PackReader {
     packs: Arc<PackTables>,
-    kept: Cache<PackPlace, Kept>,
+    kept: Cache<ObjectPlace, Kept>,
     /// Whether contents between an object and a cached base are cached, too.
     keeps_all: bool,
     most_bytes: usize,
@@ -163,27 +163,27 @@ impl PackReader {
 
     /// Place of an object, if a pack has it.
     #[must_use]
-    pub fn find(&self, oid: &Oid) -> Option<PackPlace> {
+    pub fn find(&self, oid: &Oid) -> Option<ObjectPlace> {
         self.packs.find(oid)
     }
 
     /// Content of the object at a place; `None` if git has to read it.
-    pub fn read_at(&mut self, kind: ObjectKind, place: PackPlace) -> Option<Arc<Buffer>> {
+    pub fn read_at(&mut self, kind: ObjectKind, place: ObjectPlace) -> Option<Arc<Buffer>> {
         let (found, content) = self.content(place)?;
         (found == kind as u8).then_some(content)
     }
 
-    fn content(&mut self, PackPlace { pack, mut at }: PackPlace) -> Option<Kept> {
+    fn content(&mut self, ObjectPlace { pack, mut at }: ObjectPlace) -> Option<Kept> {
         let (mut deltas, mut left) = (Vec::new(), self.most_bytes);
         let (kind, mut content) = loop {
-            if let Some(kept) = self.kept.get(&PackPlace { pack, at }) {
+            if let Some(kept) = self.kept.get(&ObjectPlace { pack, at }) {
                 break kept;
             }
             match self.entry(pack, at, left)? {
                 Found::Full(kind, bytes) => {
                     let content = Arc::new(Buffer::from(bytes));
                     if self.keeps_all || deltas.is_empty() {
-                        self.keep(PackPlace { pack, at }, kind, &content);
+                        self.keep(ObjectPlace { pack, at }, kind, &content);
                     }
                     break (kind, content);
                 }
@@ -200,13 +200,13 @@ impl PackReader {
             let made = apply(&content, &delta, self.most_bytes).ok()?;
             content = Arc::new(Buffer::from(made));
             if self.keeps_all || deltas.is_empty() {
-                self.keep(PackPlace { pack, at }, kind, &content);
+                self.keep(ObjectPlace { pack, at }, kind, &content);
             }
         }
         Some((kind, content))
     }
 
-    fn keep(&mut self, place: PackPlace, kind: u8, content: &Arc<Buffer>) {
+    fn keep(&mut self, place: ObjectPlace, kind: u8, content: &Arc<Buffer>) {
         self.kept.put(place, (kind, Arc::clone(content)), content.len());
     }
 
