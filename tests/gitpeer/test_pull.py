@@ -457,7 +457,7 @@ def test_extras_keep_ids_in_the_dialect_of_hg_git(
     assert oids(project) <= clone.commits()
     (clone.root / "mine").write_text("mine")
     clone.hg("commit", "-A", "-q", "-m", "mine")
-    assert "updating branch default" in clone.hg("push")
+    assert "updating reference refs/heads/default" in clone.hg("push")
 
 
 def test_hg_git_keeps_its_remotes(tmp_path: Path, project: HostedRepository) -> None:

@@ -74,7 +74,8 @@ def test_pushes_go_on_top_of_them(tmp_path: Path, upstream: Upstream) -> None:
     clone.hg("update", "-q", "main")
     (clone.root / "d/b").write_text("mine")
     clone.hg("commit", "-q", "-m", "mine")
-    assert "updating branch main" in clone.hg("push", "-B", "main", upstream.url)
+    said = clone.hg("push", "-B", "main", upstream.url)
+    assert "updating reference refs/heads/main" in said
     before, after = upstream.files(upstream.tip), upstream.files("main")
     differing = {line.partition("\t")[2] for line in {*before} ^ {*after}}
     assert differing == {"d/b"}

@@ -261,3 +261,28 @@ def test_cleanup_drops_lines_and_refs(moved: Moved) -> None:
     assert moved.map.read_text() == text
     assert not (moved.git / "refs/heads/broken").exists()
     assert moved.ids() == moved.pairs()
+
+
+def test_names_and_phases_are_those_of_hggit(moved: Moved, upstream: Upstream) -> None:
+    """Remotes on this machine publish nothing, and diverged bookmarks stay."""
+    assert "default/main" in moved.hg("tags")
+    kinds = moved.hg("tags", "-T", "{tag} {type}\n").splitlines()
+    assert {"default/main git-remote", "default/other git-remote", "v1 git"} <= {*kinds}
+    place = moved.root.with_name("fresh")
+    moved.hg(
+        *("clone", "-q", "--config", "amalgam.git.dialect=hggit"),
+        *(str(upstream.path), str(place)),
+    )
+    fresh = ("-R", str(place), "--config", "amalgam.git.dialect=hggit")
+    assert {*moved.hg("log", *fresh, "-T", "{phase}\n").split()} == {"draft"}
+    assert "verifying rev" in moved.hg("gverify", *fresh)
+    upstream.grow("other", "three")
+    moved.hg("bookmark", "-f", "-r", "main", "other", *fresh)
+    said = moved.hg("pull", *fresh)
+    assert "importing 1 git commits" in said
+    assert "not updating diverged bookmark other" in said
+    assert "new changesets" in said
+    assert "added" not in said
+    moved.hg("debug-remove-hggit-state", *fresh)
+    assert not moved.hg("log", "-r", "fromgit()", *fresh)
+    assert "importing 5 git commits" in moved.hg("pull", *fresh)

@@ -52,11 +52,14 @@ def main(arguments: Sequence[str]) -> int:
     )
     results = run(tests, options.hg, options.tests or functional, options.jobs)
     excepted, lacking = (reasons(HERE / name) for name in ("exceptions", "open"))
-    failed = {name.partition("#")[0] for name, it in results.items() if it != "success"}
-    names = {name.partition("#")[0] for name in results}
+    names, failed, skipped = (
+        {name.partition("#")[0] for name, it in results.items() if it in wanted}
+        for wanted in (("success", "failure", "skip"), ("failure",), ("skip",))
+    )
     summary = {
         "run": len(names),
-        "passed": len(names - failed),
+        "passed": len(names - failed - skipped),
+        "skipped": sorted(skipped),
         "excepted": sorted(failed & excepted.keys()),
         "open": sorted(failed & lacking.keys()),
         "unexpected": sorted(failed - excepted.keys() - lacking.keys()),

@@ -344,7 +344,11 @@ def moving(seed: int, scratch: Path, peer: Peer) -> Outcome:
         outcome.stopped = peer.run(place, "clone", "-q", str(upstream), str(repository))
         known = peer.ids(repository)
         for turn in range(0 if outcome.stopped else _TURNS):
-            old, ref = draw.choice(_plain_branches(upstream))
+            plain = _plain_branches(upstream)
+            if not plain:
+                outcome.stopped = "every branch has submodules"
+                break
+            old, ref = draw.choice(plain)
             entries = git(upstream, "ls-tree", old)
             entries += b"100644 blob %s\tturn %d\n" % (blob.encode(), turn)
             command = ["git", "mktree"]

@@ -763,6 +763,24 @@ def debug_git_directory(ui: UiT, repo: RepoT) -> None:
     hggit.git_directory(ui, repo)
 
 
+@command(
+    b"debug-remove-hggit-state",
+    [],
+    b"",
+    helpcategory=registrar.command.CATEGORY_MAINTENANCE,
+)
+def debug_remove_hggit_state(ui: UiT, repo: RepoT) -> None:
+    """forget all commits of git, as hg-git does (DANGEROUS)
+
+    Removes the map, the tags and ``.hg/git`` of hg-git, and everything in
+    ``.hg/amalgam`` that was pulled or exported in its dialect. Commits that their
+    changesets do not give back get other ids, until they are pulled again.
+    """
+    from . import hggit
+
+    hggit.remove_state(ui, repo)
+
+
 @revsetpredicate(b"fromgit()")
 def fromgit_revset(repo: RepoT, subset: Any, x: Any) -> Any:
     """Changesets that have a commit in git: exported, or pulled from there."""

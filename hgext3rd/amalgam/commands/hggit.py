@@ -18,6 +18,7 @@ from ..config import GitConfig
 from ..configitems import HGGIT_DIALECT
 from ..files import Directory
 from ..gitpeer import hggitfiles, names, peer as peers, pulling
+from ..gitpeer.fetched import Fetched
 from ..gitstore.export import export
 from ..gitstore.git.comparison import Differing
 from ..gitstore.git.reffiles import RefFiles
@@ -108,7 +109,8 @@ def verify(ui: UiT, repo: RepoT, rev: bytes, *, checks: bool) -> int:
             hint=_(b"if this is an octopus merge, verify against the last rev"),
         )
     name = hex_node(oid)
-    git = objects.take(store) or store.repository.git
+    objects.take(store)
+    git = Fetched(store).git
     if git.run("cat-file", "-e", name, check=False).returncode:
         git = store.repository.git
     done = git.run("cat-file", "-t", name, check=False)
@@ -173,6 +175,25 @@ def _drop_broken(ui: UiT, store: GitStore, files: Directory) -> None:
             ui.note(one_line(b"dropping %s -> GIT:%s" % (name, hex_node(oid))))
             broken[name] = b""
     refs.change(files, broken, store.placement)
+
+
+def remove_state(ui: UiT, repo: RepoT) -> None:
+    """Answer ``debug-remove-hggit-state``."""
+    store = GitStore(repo, GitConfig.from_ui(repo.ui, HGGIT_DIALECT))
+    store.require_trust()
+    ui.status(_(b"clearing out the git cache data\n"))
+    store.directory.make(store.placement)
+    with repo.wlock(), repo.lock(), store.locked():
+        place, ours = Directory(store.repo.sharedpath), HGGIT_DIALECT
+        for name in (mapfile.NAME, hggitfiles.TAGS_NAME, b"git"):
+            place.remove(name)
+        for room in (b"map", b"imported", b"fetched"):
+            inner = store.directory.sub(room)
+            for name in inner.names():
+                if name.startswith(ours) or name == b"objects.git":
+                    inner.remove(name)
+        *above, name = store.repository.directory.below
+        store.repository.directory._replace(below=(*above,)).remove(name)
 
 
 def fromgit(repo: RepoT, subset: Any, x: Any) -> Any:

@@ -6,7 +6,8 @@ patterns of branches that become bookmarks. Without it, all branches do; of a re
 with many branches, only those that somebody asked for, and the one that it checks out.
 
 The checked-out branch and all tags are public, unless hg-git's items for that say
-otherwise: ``hg-git.publish`` of a path, ``git.public`` and ``hggit.usephases``.
+otherwise: ``hg-git.publish`` of a path, ``git.public`` and ``hggit.usephases``. In its
+dialect, remotes on this machine publish nothing without such an item.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from mercurial import encoding, error, scmutil
-from mercurial.utils import stringutil
+from mercurial import encoding, error, obsutil, scmutil
+from mercurial.i18n import _
+from mercurial.utils import stringutil, urlutil
 
 from ..config import setting
+from ..configitems import HGGIT_DIALECT
+from ..terminal import one_line
 from .source import HEAD, HEADS, TAGS, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
+    from typing import Any
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -87,6 +92,50 @@ def wanted(
     return found
 
 
+def is_of_hggit(ui: UiT) -> bool:
+    """Return whether remotes are to look as with hg-git."""
+    return setting(ui, b"amalgam", b"git.dialect") == HGGIT_DIALECT
+
+
+def _is_local(ui: UiT, remote: bytes) -> bool:
+    """Return whether a remote is on this machine, or has no name."""
+    location = setting(ui, b"paths", remote)
+    return not location or bool(urlutil.url(location).islocal())
+
+
+def follow(
+    repo: RepoT,
+    wanted: Mapping[bytes, bytes],
+    get_transaction: Callable[[], Any],
+    *,
+    tells: bool,
+) -> None:
+    """Let bookmarks follow the branches ``wanted`` as with hg-git.
+
+    Forward, and to successors; others stay. ``get_transaction`` begins one. ``tells``
+    of each.
+    """
+    unfiltered, changes = repo.unfiltered(), []
+    is_below = unfiltered.changelog.isancestor
+    for name, node in wanted.items():
+        here = repo._bookmarks.get(name)
+        if here == node:
+            continue
+        text = _(b"updating bookmark %s")
+        if here is None:
+            text = _(b"adding bookmark %s")
+        elif not is_below(here, node) and node not in obsutil.foreground(
+            unfiltered, [here]
+        ):
+            repo.ui.status(one_line(_(b"not updating diverged bookmark %s") % name))
+            continue
+        if tells:
+            repo.ui.status(one_line(text % name))
+        changes.append((name, node))
+    if changes:
+        repo._bookmarks.applychanges(repo, get_transaction(), changes)
+
+
 class PublicRefs:
     """The refs of a remote whose changesets are public."""
 
@@ -98,9 +147,11 @@ class PublicRefs:
         if given is None:
             listed = stringutil.parselist(setting(ui, b"git", b"public") or b"")
             switch = None if listed else True
-            uses = setting(ui, b"hggit", b"usephases") or b""
-            if stringutil.parsebool(uses) is False:
-                switch = False
+            uses = setting(ui, b"hggit", b"usephases")
+            if uses is None and is_of_hggit(ui) and _is_local(ui, remote):
+                uses = b"no"
+            if stringutil.parsebool(uses or b"") is False:
+                listed, switch = [], False
         self._is_usual = switch is True
         names = listed if switch is None else []
         self._names = {*names, *(it.removeprefix(remote + b"/") for it in names)}

@@ -12,12 +12,13 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from mercurial import bundle2, bundlerepo, changegroup
+from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
 from ..gitstore.imported import ImportedCommits
 from ..receive import apply, convert, graph, importing
 from ..remote.transport import RemoteFailureError
-from . import pulling
+from . import bookmarks as marks, pulling
 from .fetched import Fetched
 from .source import HEADS, TAGS
 
@@ -92,6 +93,8 @@ def common(
     repo: RepoT, source: GitSource
 ) -> tuple[list[bytes], list[bytes], list[bytes]]:
     """Return nodes that both have, oids that only the remote has, and its heads."""
+    if marks.is_of_hggit(repo.ui):
+        repo.ui.status(_(b"searching for changes\n"))
     names = (it for it in source.advertised.oids if it.startswith((HEADS, TAGS)))
     oids = {source.advertised.commit(it) for it in names}
     nodes = pulling.known(repo, oids)

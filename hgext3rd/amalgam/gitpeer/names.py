@@ -17,6 +17,7 @@ from mercurial.utils import stringutil
 from ..config import GitConfig, warn_once
 from ..gitstore.store import GitStore
 from . import pulling
+from .bookmarks import is_of_hggit
 from .fetched import Fetched
 from .source import HEADS, TAGS, shown
 
@@ -97,20 +98,45 @@ def _tag_name(_remote: bytes, ref: bytes) -> bytes:
 
 
 def add_namespaces(repo: RepoT) -> None:
-    """Add the namespaces to a repository."""
+    """Add the namespaces to a repository.
+
+    In the dialect of hg-git, names are tags, too.
+    """
+    is_hggit, made_names = is_of_hggit(repo.ui), {}
     rows: Mapping[bytes, tuple[bytes, bytes, Callable[[bytes, bytes], bytes]]] = {
         REMOTES: (b"gitbranch", _(b"git branch"), _remote_name),
         GIT_TAGS: (b"gittag", _(b"git tag"), _tag_name),
     }
     for name, (template, shown_as, name_of) in rows.items():
-        names = _Names(repo, name_of)
+        names = made_names[name] = _Names(repo, name_of)
         made = namespaces.namespace(
             name,
             templatename=template,
             logname=shown_as,
+            logfmt=b"%.0s" if is_hggit else None,
             colorname=b"tag",
             listnames=names.all,
             namemap=names.nodes,
             nodemap=names.names,
         )
         repo.names.addnamespace(made)
+    if is_hggit:
+        _add_tags(repo, made_names[GIT_TAGS], made_names[REMOTES])
+
+
+def _add_tags(repo: RepoT, git_tags: _Names, remotes: _Names) -> None:
+    """Let names be tags of Mercurial, of the kinds that hg-git has."""
+
+    class taggedrepo(repo.__class__):  # noqa: N801
+        """Has names of git among its tags."""
+
+        def _findtags(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+            tags, kinds = super()._findtags()
+            for names, kind in ((git_tags, b"git"), (remotes, b"git-remote")):
+                for name in names.all(self):
+                    nodes = names.nodes(self, name)
+                    if nodes and name not in tags:
+                        tags[name], kinds[name] = nodes[0], kind
+            return tags, kinds
+
+    repo.__class__ = taggedrepo

@@ -465,8 +465,12 @@ class _Pull:
         branches = {it: node for it, node in nodes.items() if it.startswith(HEADS)}
         asked = {*asked, head}
         wanted = marks.wanted(self._repo, self._remote, branches, asked, count)
-        self._op.remotebookmarks = wanted
-        exchange._pullbookmarks(self._op)
+        if marks.is_of_hggit(self._repo.ui):
+            new = self._op.trmanager.transaction
+            marks.follow(self._repo, wanted, new, tells=not _clones)
+        else:
+            self._op.remotebookmarks = wanted
+            exchange._pullbookmarks(self._op)
         missing = len(branches) - len(wanted)
         if missing and count > marks.MOST:
             text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")

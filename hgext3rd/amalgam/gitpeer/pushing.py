@@ -85,6 +85,8 @@ def push(
     """
     source: GitSource = peer.source
     op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
+    if marks.is_of_hggit(repo.ui):
+        repo.ui.status(_(b"searching for changes\n"))
     run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
     named = [repo._bookmarks.expandname(it) for it in bookmarks]
     wanted = run.wanted(revs, named, makes_new=newbranch)
@@ -93,7 +95,13 @@ def push(
         updates += run.tags(updates)
     done = run.push(updates) if updates else 0
     if not done and not run.refused:
-        repo.ui.status(_(b"no changes found\n"))
+        text, count = _(b"no changes found"), 0
+        if marks.is_of_hggit(repo.ui) and revs is None:
+            count = run.unnamed()
+        if count:
+            more = _(b"%s (ignoring %d changesets without bookmarks or tags)")
+            text = more % (text, count)
+        repo.ui.status(one_line(text))
     op.cgresult = 1 if done else 0
     if run.refused:
         op.bkresult = 2
@@ -176,6 +184,11 @@ class _Push:
 
     def _is_ancestor(self, old: bytes, new: bytes) -> bool:
         return bool(self._repo.unfiltered().changelog.isancestor(old, new))
+
+    def unnamed(self) -> int:
+        """Return how many changesets might leave, and no branch of the remote has."""
+        known = [bin_node(it) for it in self._known.values()]
+        return len(self._repo.filtered(b"served").revs(b"not ::%ln", known))
 
     def tags(self, updates: Sequence[Update]) -> list[Update]:
         """Return the tags that the remote lacks, on changesets that it has or gets."""
@@ -322,14 +335,15 @@ class _Push:
             hint = self._odd_path(update) or _HINTS.get(kind, _(b"try again"))
             self._refuse(update, reason, hint)
             return False
-        text = _(b"updating branch %s")
-        if update.is_tag:
-            text = _(b"adding tag %s")
-        elif update.node is None:
-            text = _(b"deleting branch %s")
+        kind, name = _(b"tag") if update.is_tag else _(b"branch"), update.name
+        if marks.is_of_hggit(self._repo.ui):
+            kind, name = _(b"reference"), update.ref
+        text = _(b"updating %s %s")
+        if update.node is None:
+            text = _(b"deleting %s %s")
         elif update.old == NO_OID:
-            text = _(b"adding branch %s")
-        self._repo.ui.status(one_line(text % update.name))
+            text = _(b"adding %s %s")
+        self._repo.ui.status(one_line(text % (kind, name)))
         return True
 
     def _odd_path(self, update: Update) -> bytes:

@@ -7,24 +7,25 @@ one continues. Does not know remotes, refs or the oid map.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from mercurial import bundle2, error, exchange, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
-from ..configitems import METADATA_DIALECT
+from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
 from ..gitstore.git.layout import PACKS
 from ..records import Record
-from ..terminal import printable
+from ..terminal import one_line, printable
 from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from mercurial.interfaces.types import RepoT
+    from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.process import Git
 
@@ -34,6 +35,10 @@ _FIRST_BATCH = 100_000
 """The same of an empty repository, if the core writes the store."""
 _SOURCE = b"pull"
 """Mercurial's name for changesets from elsewhere; hooks see it as HG_SOURCE."""
+
+
+_COUNTS = b"changegroup-count-"
+"""Numbers of a transaction that Mercurial tells at its end."""
 
 
 class ImportSettings(Record):
@@ -86,6 +91,8 @@ def import_commits(
     is_empty = len(repo.unfiltered()) == 0
     new = graph.read(git, tips, known, inf, are_all_new=is_empty)
     oids, public = tuple(new.parents), {*new.needed(settings.public)}
+    if oids and settings.dialect == HGGIT_DIALECT:
+        repo.ui.status(one_line(_(b"importing %d git commits") % len(oids)))
     at, is_too_large = 0, False
     while at < len(oids):
         is_first = not at and native.is_possible(repo) and not is_too_large
@@ -143,18 +150,46 @@ def _import(
         for refusal in made.refused:
             raise refused(refusal)
         with repo.wlock(), repo.lock(), repo.transaction(_SOURCE) as transaction:
-            if native.is_possible(repo):
-                native.add(repo, transaction, out, made.version, settings.memory_bytes)
-            else:
-                bundler = bundle2.bundle20(repo.ui)
-                count = len(made.changesets)
-                apply.add_changegroup(bundler, out, made.version, count)
-                stream = util.chunkbuffer(bundler.getchunks())
-                unbundler = exchange.readbundle(repo.ui, stream, None)
-                exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+            with _as_hggit(repo.ui, settings):
+                _add(repo, transaction, (out, made), settings)
             nodes = [
                 bin_node(it) for oid, it in made.changesets if oid in settings.public
             ]
             if nodes:
                 phases.advanceboundary(repo, transaction, phases.public, nodes)
+            if settings.dialect == HGGIT_DIALECT:
+                for name in [*transaction.changes]:
+                    if name.startswith(_COUNTS):
+                        del transaction.changes[name]
             record(transaction, made.changesets, made.foreign)
+
+
+def _add(
+    repo: RepoT,
+    transaction: Any,
+    converted: tuple[IO[bytes], convert.Conversion],
+    settings: ImportSettings,
+) -> None:
+    """Add the changesets of a changegroup."""
+    out, made = converted
+    if native.is_possible(repo):
+        native.add(repo, transaction, out, made.version, settings.memory_bytes)
+        return
+    bundler = bundle2.bundle20(repo.ui)
+    apply.add_changegroup(bundler, out, made.version, len(made.changesets))
+    stream = util.chunkbuffer(bundler.getchunks())
+    unbundler = exchange.readbundle(repo.ui, stream, None)
+    exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+
+
+@contextlib.contextmanager
+def _as_hggit(ui: UiT, settings: ImportSettings) -> Iterator[None]:
+    """Keep Mercurial from telling of changegroups: hg-git makes none."""
+    if settings.dialect != HGGIT_DIALECT or ui.verbose:
+        yield
+        return
+    quiet, ui.quiet = ui.quiet, True
+    try:
+        yield
+    finally:
+        ui.quiet = quiet
