@@ -341,24 +341,14 @@ def moving(seed: int, scratch: Path, peer: Peer) -> Outcome:
         upstream, repository = place / "upstream.git", place / "repository"
         GitHistory(upstream, seed, _COMMITS // 2).grow_all()
         blob = write_object(upstream, "blob", b"on top\n")
+        for number in range(2):
+            first = _grown(upstream, None, b"first", blob, number)
+            git(upstream, "update-ref", f"refs/heads/work{number}", first)
         outcome.stopped = peer.run(place, "clone", "-q", str(upstream), str(repository))
         known = peer.ids(repository)
         for turn in range(0 if outcome.stopped else _TURNS):
-            plain = _plain_branches(upstream)
-            if not plain:
-                outcome.stopped = "every branch has submodules"
-                break
-            old, ref = draw.choice(plain)
-            entries = git(upstream, "ls-tree", old)
-            entries += b"100644 blob %s\tturn %d\n" % (blob.encode(), turn)
-            command = ["git", "mktree"]
-            tree = subprocess.run(
-                command, cwd=upstream, input=entries, capture_output=True, check=True
-            ).stdout.strip()
-            who = b"G <g@h> %d +0000" % turn
-            content = b"tree %s\nparent %s\nauthor %s\ncommitter %s\n\nturn\n"
-            content %= (tree, old.encode(), who, who)
-            oid = write_object(upstream, "commit", content)
+            old, ref = draw.choice(_plain_branches(upstream))
+            oid = _grown(upstream, old, b"turn %d" % turn, blob, turn)
             git(upstream, "update-ref", ref, oid)
             mine = ("-qAm", f"turn {turn}", "-d", f"{turn} 0")
             branch = ref.removeprefix("refs/heads/")
@@ -387,6 +377,23 @@ def moving(seed: int, scratch: Path, peer: Peer) -> Outcome:
             ours = dict(it.split(" ") for it in log.decode().splitlines())
             differences(known, ours, outcome, is_whole=True)
     return outcome
+
+
+def _grown(
+    upstream: Path, parent: str | None, name: bytes, blob: str, when: int
+) -> str:
+    """Return a commit with a file more than its parent."""
+    entries = git(upstream, "ls-tree", parent) if parent else b""
+    entries += b"100644 blob %s\t%s\n" % (blob.encode(), name)
+    command = ["git", "mktree"]
+    tree = subprocess.run(
+        command, cwd=upstream, input=entries, capture_output=True, check=True
+    ).stdout.strip()
+    who = b"G <g@h> %d +0000" % when
+    above = b"parent %s\n" % parent.encode() if parent else b""
+    content = b"tree %s\n%sauthor %s\ncommitter %s\n\n%s\n"
+    content %= (tree, above, who, who, name)
+    return write_object(upstream, "commit", content)
 
 
 def _plain_branches(upstream: Path) -> list[tuple[str, str]]:
