@@ -19,7 +19,28 @@ pub use escape::{escape, unescape};
 pub use fsck::judge;
 pub use octopus::{MOST_LINKED, Octopus, linked_parents};
 
+use gitpack::Oid;
+use revlog::Node;
+
 /// Key of the extra with a commit object.
 pub const COMMIT: &[u8] = b"git.commit";
 /// Key of the extra with tree entries.
 pub const TREE: &[u8] = b"git.tree";
+
+/// Id that a value names, in lower case.
+fn named_oid(digits: &[u8]) -> Option<Oid> {
+    let node = Node::from_hex(digits).filter(|_| !digits.iter().any(u8::is_ascii_uppercase))?;
+    Some(Oid::from_bytes(*node.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_one_form() {
+        assert_eq!(named_oid(&[b'a'; 40]), Some(Oid::from_bytes([0xaa; 20])));
+        assert_eq!(named_oid(&[b'A'; 40]), None);
+        assert_eq!(named_oid(&[b'a'; 39]), None);
+    }
+}

@@ -2,11 +2,11 @@
 
 use gitpack::Oid;
 use parallel::hex::hex;
-use revlog::{Changeset, Node};
+use revlog::Changeset;
 
 use super::difference::{apply, push_difference};
 use super::escape::{escape, unescape};
-use super::{COMMIT, judge};
+use super::{COMMIT, judge, named_oid};
 use crate::MOST_COMMIT_BYTES;
 use crate::cinnabar::commit::push_tree_and_parents;
 
@@ -87,7 +87,7 @@ pub fn commit(
     }
     let value = unescape(value)?;
     let (digits, difference) = value.strip_prefix(VERSION)?.split_at_checked(HEX_LEN)?;
-    let oid = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
+    let oid = named_oid(digits)?;
     let mut content = Vec::new();
     apply(&mut content, &base(changeset), difference.strip_prefix(b" ")?)?;
     if !content.starts_with(b"tree ") {

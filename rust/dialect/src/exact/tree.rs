@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use gitpack::Oid;
 use gitpack::tree::entry_order;
 use parallel::hex::hex;
+use revlog::Changeset;
 use revlog::manifest::{Flag, MAX_DEPTH};
-use revlog::{Changeset, Node};
 
-use super::TREE;
 use super::difference::number;
 use super::escape::{escape, unescape};
+use super::{TREE, named_oid};
 use crate::MOST_COMMIT_BYTES;
 use crate::names::is_no_component;
 
@@ -345,7 +345,7 @@ impl TreeValue {
         }
         let value = unescape(stored)?;
         let (digits, rest) = value.strip_prefix(VERSION)?.split_at_checked(HEX_LEN)?;
-        let root = Oid::from_bytes(*Node::from_hex(digits)?.as_bytes());
+        let root = named_oid(digits)?;
         let mut rest = rest.strip_prefix(b" ")?;
         let (mut edits, mut left) = (DirectoryEdits::default(), MOST_DIRECTORIES);
         let mut before: Option<&[u8]> = None;
