@@ -41,6 +41,23 @@ SUBREPOSITORY = "module-and-sub"
 REASON = re.compile("cannot be pushed: ([^;]*);")
 
 
+def test_parents_of_a_merge_with_a_file_and_a_directory_of_one_name(
+    tmp_path: Path,
+) -> None:
+    """hg-git's changeset between them has both, so it has no tree."""
+    made = GitObjects(tmp_path / "project.git")
+    sub = (b"160000", b"sub", "1" * 40)
+    below = (b"40000", b"d", made.tree((b"100644", b"x")))
+    sides = [
+        made.commit(tree=made.tree((b"100644", b"a"))),
+        made.commit(tree=made.tree((b"100644", b"d"), sub)),
+        made.commit(tree=made.tree(below)),
+    ]
+    merge = made.commit(*sides, tree=made.tree((b"100644", b"a"), below, sub))
+    found = roundtrip.travel(tmp_path, made.path, [merge], HGGIT, EXACT)
+    assert (found.problems, found.refused) == ([], {})
+
+
 def test_commits_come_back_from_changesets_alone(tmp_path: Path) -> None:
     """Stock hg carries them to another server. Nodes are hg-git's where they can be."""
     made = Commits(tmp_path / "project.git")

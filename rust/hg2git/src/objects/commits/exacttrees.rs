@@ -268,7 +268,7 @@ impl<'a> ExactTrees<'a> {
             return Ok(());
         }
         let content = imported.read(ObjectKind::Tree, tree)?;
-        let known = self.entries(rev, plain)?;
+        let known = fitting(self.entries(rev, plain))?.unwrap_or_default();
         let mut rest = &*content;
         while let Some((mode, name, oid, after)) = first_entry(rest) {
             rest = after;
@@ -488,9 +488,15 @@ impl<'a> ExactTrees<'a> {
         Ok(content)
     }
 
-    fn entries(&self, rev: Rev, plain: &Plain) -> Result<TreeEntries> {
-        let entries = tree_entries(&self.content(rev, plain)?);
-        Ok(entries.ok_or_else(|| self.sources.changelog.corrupt(rev, "its tree is malformed"))?)
+    /// Entries of a tree without extras.
+    ///
+    /// # Errors
+    ///
+    /// [`TreeProblem::Unfit`] if it has a file and a directory of one name, as the manifests of
+    /// changesets between the parents of a commit may have.
+    fn entries(&self, rev: Rev, plain: &Plain) -> Result<TreeEntries, TreeProblem<Error>> {
+        let content = self.content(rev, plain).map_err(TreeProblem::Unreadable)?;
+        tree_entries(&content).ok_or(TreeProblem::Unfit)
     }
 
     /// The directory in another one with this name and id.
@@ -511,7 +517,7 @@ impl<'a> ExactTrees<'a> {
         (one, two): (&Plain, &Plain),
         path: &mut Vec<u8>,
         changes: &mut Changes,
-    ) -> Result<()> {
+    ) -> Result<(), TreeProblem<Error>> {
         if one.oid() == two.oid() {
             return Ok(());
         }
@@ -558,7 +564,10 @@ impl<'a> ExactTrees<'a> {
         objects: &mut Vec<Object>,
     ) -> Result<Oid> {
         let mut found = Changes::default();
-        self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found)?;
+        let compared = self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found);
+        if fitting(compared)?.is_none() {
+            return Ok(plain);
+        }
         let Changes { files: mut changes, links } = found;
         if let Some(HiddenPaths { hides, .. }) = &self.hidden {
             changes.retain(|(path, _)| !hides(path));
@@ -573,7 +582,10 @@ impl<'a> ExactTrees<'a> {
             let place = self.sources.revs.binary_search(&rev).ok();
             let file = match place.and_then(|place| inherited.file(place)) {
                 Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
-                None => self.entries(rev, after)?.get(inherited.name).and_then(file_of),
+                None => {
+                    let entries = fitting(self.entries(rev, after))?;
+                    entries.and_then(|entries| file_of(entries.get(inherited.name)?))
+                }
             };
             if followed.iter().all(|(path, _)| **path != *inherited.name) {
                 changes.push((inherited.name.to_vec(), file));
@@ -672,6 +684,15 @@ impl TreeStore for RunTrees<'_, '_> {
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
         self.made.push((oid, content));
         oid
+    }
+}
+
+/// The value, or `None` if it is unfit.
+fn fitting<T>(found: Result<T, TreeProblem<Error>>) -> Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(TreeProblem::Unfit) => Ok(None),
+        Err(TreeProblem::Unreadable(error)) => Err(error),
     }
 }
 
