@@ -174,7 +174,8 @@ impl<'a> Person<'a> {
             _ => return None,
         };
         let minutes = zone.unsigned_abs();
-        let east = i64::try_from(minutes / 100 * 3600 + minutes % 100 * 60).ok()? * zone.signum();
+        let east = (minutes / 100).checked_mul(3600)?.checked_add(minutes % 100 * 60)?;
+        let east = i64::try_from(east).ok()? * zone.signum();
         let east_seconds = i32::try_from(east).ok().filter(|seconds| *seconds != i32::MIN)?;
         let who = match value {
             Cow::Borrowed(value) => Cow::Borrowed(&value[..end]),
@@ -296,6 +297,7 @@ mod tests {
             ("x +0000", (0, 0)),
             ("1_ +0000", (0, 0)),
             ("1 0000", (0, 0)),
+            ("1 -511111111111111111", (0, 0)),
         ] {
             let made = of_author(format!("A <a@x> {date}").as_bytes());
             assert_eq!((made.seconds, made.west_seconds), expected, "{date}");
