@@ -90,7 +90,12 @@ def test_a_pull_fetches_only_what_is_new(moved: Moved, upstream: Upstream) -> No
     assert moved.ids()[new] == moved.hg("log", "-r", "main", "-T", "{node}")
 
 
-def test_hggit_files_are_kept(moved: Moved, upstream: Upstream) -> None:
+@pytest.mark.parametrize("is_in_tree", [False, True])
+def test_hggit_files_are_kept(
+    moved: Moved, upstream: Upstream, is_in_tree: bool
+) -> None:
+    if is_in_tree:
+        moved.move_into_tree()
     old = moved.pairs()
     pulled = upstream.grow("main", "three")
     moved.hg("pull", "-u")

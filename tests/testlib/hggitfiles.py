@@ -44,7 +44,14 @@ class Moved(Clone):
 
     @property
     def git(self) -> Path:
-        return self.files / "git"
+        in_tree = self.root / ".git"
+        return in_tree if in_tree.exists() else self.files / "git"
+
+    def move_into_tree(self) -> None:
+        """Let the git repository be in the working directory (``git.intree``)."""
+        self.git.rename(self.root / ".git")
+        with (self.files / "hgrc").open("a") as file:
+            file.write("[git]\nintree = yes\n")
 
     def refs(self, below: str = "refs/") -> list[str]:
         form = "--format=%(refname)"
