@@ -420,10 +420,14 @@ def collect_garbage_less_often() -> None:
         gc.set_threshold(50_000)
 
 
+_CHECKOUT = (b"hooks", b"preupdate.amalgam")
+
+
 def reposetup(_ui: UiT, repo: RepoT) -> None:
     """Let processes that a repository starts have its configuration.
 
-    And changesets the names that git remotes have for them.
+    And changesets the names that git remotes have for them. Their files may come from
+    anybody, so no update makes a git repository of them.
     """
     if next(_repositories) == 1:  # a server, or a larger command
         gc.set_threshold(*_usual_garbage)
@@ -440,6 +444,9 @@ def reposetup(_ui: UiT, repo: RepoT) -> None:
     if has_remotes or has_hggit:
         _replacement("hggit.dialect:choose")(repo)
         _replacement("gitpeer.names:add_namespaces")(repo)
+        if repo.ui.config(*_CHECKOUT) is None:
+            hook = b"python:%s.gitpeer.checkout.refuse" % __package__.encode()
+            repo.ui.setconfig(*_CHECKOUT, hook, b"amalgam")
 
 
 def set_up_bundles(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:

@@ -154,7 +154,7 @@ def tree_of(project: HostedRepository, name: bytes) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb", b".git", b"GIT~1"],
+    [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb"],
 )
 def test_hostile_trees_write_nothing(tmp_path: Path, name: bytes) -> None:
     with git_host(tmp_path / "host") as host:
@@ -168,6 +168,27 @@ def test_hostile_trees_write_nothing(tmp_path: Path, name: bytes) -> None:
         assert "Traceback" not in output
         assert clone.hg("log", "-T", "{desc}") == "one"
         assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", [b".git", b"GIT~1"])
+def test_no_update_makes_a_repository(tmp_path: Path, name: bytes) -> None:
+    """Such histories are pulled, since tests of other programs have such files."""
+    with git_host(tmp_path / "host") as host:
+        project = host.add("project.git")
+        project.git("symbolic-ref", "HEAD", MAIN)
+        project.edit(MAIN, "one")
+        clone = cloned(tmp_path, project)
+        tree_of(project, name)
+        code, output = clone.run("pull", "-u")
+        assert code == 255, output
+        assert f"makes a git repository: it has {name.decode()}" in output
+        assert clone.hg("log", "-T", "{desc} ") == "hostile one "
+        assert clone.hg("log", "-r", ".", "-T", "{desc}") == "one"
+        assert not (clone.root / name.decode()).exists()
+        clone.hg("update", "-q", "--config", "hooks.preupdate.amalgam=", "tip")
+        assert (clone.root / name.decode()).is_file()
+        clone.hg("update", "-q", "0")
+        assert not (clone.root / name.decode()).exists()
 
 
 def test_a_repository_runs_nothing(tmp_path: Path) -> None:

@@ -34,7 +34,6 @@ from pathlib import Path
 from testlib import oddstore
 from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
-from testlib.gitgrammar import complaints
 from testlib.hggithistories import GitHistory, grown_for_import, steps
 from testlib.oddstore import Step
 from testlib.randomcommits import write_object
@@ -139,7 +138,7 @@ class Outcome:
     name: str
     compared: int = 0
     stopped: str = ""
-    """What was said where a conversion ended."""
+    """What hg-git said where it ended."""
     problems: list[str] = field(default_factory=list)
 
 
@@ -240,13 +239,7 @@ def listed_of(seed: int, scratch: Path, _peer: Peer) -> Outcome:
             twins = sorted(there - {*back.values()})
             asked = hg(copy, *_OURS[1:], "git::id", *twins) if twins else b""
         except AssertionError as err:
-            complained = {it for said in complaints(path).values() for _bad, it in said}
-            # files below .git are not pulled
-            is_refused = "Mercurial refuses a path: " in str(err)
-            if is_refused and "hasDotgit" in complained:
-                outcome.stopped = str(err)
-            else:
-                outcome.problems.append(str(err))
+            outcome.problems.append(str(err))
             return outcome
     outcome.compared = len(there)
     exported = {*back.values()} - {""}
@@ -533,7 +526,7 @@ def main() -> int:
             of_kind = counts.setdefault(kind, Counter())
             of_kind["histories"] += 1
             of_kind["ids"] += outcome.compared
-            of_kind["stopped"] += bool(outcome.stopped)
+            of_kind["hg-git stopped"] += bool(outcome.stopped)
             if outcome.problems:
                 print(f"  {outcome.name}:", *outcome.problems[:_SHOWN], sep="\n    ")
                 if options.shrink and kind == "exports" and not wrong:

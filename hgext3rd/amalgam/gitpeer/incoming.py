@@ -123,7 +123,6 @@ def _bundled(
             memory_bytes=store.config.memory_bytes,
             round_trip=is_exact,
             is_exact=is_exact,
-            is_of_strangers=True,
         )
         for refusal in made.refused:
             raise importing.refused(refusal)

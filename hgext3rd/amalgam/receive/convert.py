@@ -263,7 +263,6 @@ class _Settings(Record):
     branch: bytes
     round_trip: bool
     is_exact: bool
-    is_of_strangers: bool
     packs: Directory | None
 
 
@@ -305,7 +304,6 @@ def convert(
     branch: bytes = b"",
     round_trip: bool = True,
     is_exact: bool = False,
-    is_of_strangers: bool = False,
     packs: Directory | None = None,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
@@ -317,8 +315,7 @@ def convert(
     the branch of its first parent. With ``round_trip``, commits that do not come back
     from their changesets are refused. ``is_exact``: extras of the changesets keep the
     parts that these cannot express otherwise (docs/formats/exact.rst).
-    ``is_of_strangers``: commits are refused with a file that makes a working copy a
-    git repository. ``packs``: a directory with packs that have most of the objects.
+    ``packs``: a directory with packs that have most of the objects.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
@@ -338,7 +335,7 @@ def convert(
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
-                *(is_exact, is_of_strangers, packs),
+                *(is_exact, packs),
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -425,7 +422,6 @@ class _Run:
                 "branch": settings.branch or None,
                 "round_trip": settings.round_trip,
                 "is_exact": settings.is_exact,
-                "is_of_strangers": settings.is_of_strangers,
             }
             try:
                 operation = Operation(self._ui, _PHASES, self._git.kill)

@@ -144,7 +144,6 @@ def _import(
             memory_bytes=settings.memory_bytes,
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
-            is_of_strangers=True,
             packs=git.directory and git.directory.sub(PACKS),
         )
         for refusal in made.refused:

@@ -66,20 +66,6 @@ fn is_short_name(name: &[u8]) -> bool {
         && (first.eq_ignore_ascii_case(b"HG") || first.eq_ignore_ascii_case(b"HG8B6C"))
 }
 
-/// Whether git takes a directory with a file of this path for a repository: `.git`, which may name one,
-/// or `.git/HEAD`, without which there is none.
-#[must_use]
-pub fn makes_repository(path: &[u8]) -> bool {
-    let mut names = path.split(|byte| *byte == b'/').peekable();
-    while let Some(name) = names.next() {
-        let is_first = |next: &&[u8]| next.eq_ignore_ascii_case(b"head");
-        if git_refuses(name) && names.peek().is_none_or(is_first) {
-            return true;
-        }
-    }
-    false
-}
-
 /// `is_hfs_dotgit` of git's `utf8.c`, for which a name ends at the first character that is none.
 fn is_dot_git_on_hfs(name: &[u8]) -> bool {
     let valid = name.utf8_chunks().next().map_or("", |chunk| chunk.valid());
@@ -150,16 +136,6 @@ mod tests {
         assert!(hg_refuses_in_root(b"\xe2\x80\xe2\x80\x8c\x8d"));
         assert!(!hg_refuses_in_root(b"\xe2\x80\xe2\x80\x8d\x8c"));
         assert!(!hg_refuses_in_root("\u{200c}a".as_bytes()));
-    }
-
-    #[test]
-    fn paths_that_make_repositories() {
-        for path in [".git", "a/.GIT", "git~1/HEAD", "a/.git/head", ".git/HEAD/x"] {
-            assert!(makes_repository(path.as_bytes()), "{path}");
-        }
-        for path in ["HEAD", ".git/f", ".git/config", ".gitmodules", ".git/a/HEAD", "a.git"] {
-            assert!(!makes_repository(path.as_bytes()), "{path}");
-        }
     }
 
     #[test]

@@ -42,7 +42,6 @@ fn problem_of(input: &[u8]) -> Option<String> {
         round_trip: true,
         import: ImportSettings::default(),
         is_exact: false,
-        is_of_strangers: false,
     };
     round_trip(&request, &planted.open(), &nodes)
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
 use dialect::exact::Octopus;
 use dialect::exact::tree::{TrackedFile, TreeValue, edits_between};
-use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, names, subrepositories};
+use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, subrepositories};
 use gitpack::Oid;
 use hashbrown::HashMap;
 use parallel::hex::hex;
@@ -517,9 +517,6 @@ fn accepted(
     path: &[u8],
     content: Option<Arc<Buffer>>,
 ) -> std::result::Result<Arc<Buffer>, Reason> {
-    if rules.refuses_git && names::makes_repository(path) {
-        return Err(Reason::Path);
-    }
     let content = content.ok_or(Reason::FileSize)?;
     let are_readable = rules.is_lenient || subrepositories::are_readable(path, &content);
     if are_readable { Ok(content) } else { Err(Reason::Subrepositories) }

@@ -44,8 +44,7 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     out: &File,
     watch: ConversionWatch<'_>,
 ) -> Result<Conversion> {
-    let mut rules = CommitRules::of::<D>(request.is_exact, request.round_trip);
-    rules.refuses_git = request.is_of_strangers;
+    let rules = CommitRules::of::<D>(request.is_exact, request.round_trip);
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let packs = request.packs.map(|dir| Arc::new(PackTables::open(dir, eighth as u64)));

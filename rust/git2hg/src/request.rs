@@ -56,9 +56,6 @@ pub struct ConversionRequest<'a> {
     pub import: ImportSettings<'a>,
     /// Whether extras keep the parts that changesets cannot express (`dialect::exact`).
     pub is_exact: bool,
-    /// Whether the commits come from strangers. Then files are refused that make a working copy a git
-    /// repository, with a configuration of theirs.
-    pub is_of_strangers: bool,
 }
 
 /// Refused commit.

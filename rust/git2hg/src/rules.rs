@@ -14,8 +14,6 @@ pub(crate) struct CommitRules {
     pub is_exact: bool,
     /// Whether commits need not come back from their changesets.
     pub is_lenient: bool,
-    /// Whether changesets have no files that make a working copy a git repository.
-    pub refuses_git: bool,
     pub judge: fn(&[u8]) -> JudgedCommit<'_>,
     pub changeset: fn(&[u8], &ChangesetInput<'_>) -> Option<Vec<u8>>,
     pub copies: CopyRule,
@@ -42,8 +40,8 @@ impl CommitRules {
         };
         let (changeset, copies, import) = (D::changeset, D::COPIES, D::IMPORT);
         let is_lenient = import.is_some() && !is_exact && !round_trip;
-        let (refuses_git, hides) = (false, D::hides());
-        Self { is_exact, is_lenient, refuses_git, judge, changeset, copies, hides, import }
+        let hides = D::hides();
+        Self { is_exact, is_lenient, judge, changeset, copies, hides, import }
     }
 
     /// Which trees commits may have.

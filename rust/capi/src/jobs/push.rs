@@ -60,7 +60,6 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         round_trip: message.take("round_trip")?,
         import,
         is_exact: message.take("is_exact")?,
-        is_of_strangers: message.take("is_of_strangers")?,
     };
     for read in [message, trees, blobs] {
         read.end()?;

@@ -42,7 +42,6 @@ pub(crate) fn with_request<T>(
         round_trip: true,
         import: ImportSettings::default(),
         is_exact: false,
-        is_of_strangers: false,
     })
 }
 
