@@ -105,7 +105,9 @@ def test_a_clone_is_as_mercurial_would_have_made_it(
     tmp_path: Path, project: Path, dialect: str, compression: str
 ) -> None:
     config = ["--config", f"format.revlog-compression={compression}"]
-    config += ["--config", f"amalgam.git.dialect={dialect}"]
+    # messages of Mercurial are shown in both dialects
+    for item in (f"amalgam.git.dialect={dialect}", "ui.verbose=yes"):
+        config += ["--config", item]
     native, output = cloned(tmp_path, project, "native", *config)
     ordinary, other = cloned(tmp_path, project, "ordinary", *config, *ORDINARY)
     assert "adding changesets" in other

@@ -156,7 +156,7 @@ def _import(
             ]
             if nodes:
                 phases.advanceboundary(repo, transaction, phases.public, nodes)
-            if settings.dialect == HGGIT_DIALECT:
+            if settings.dialect == HGGIT_DIALECT and not repo.ui.verbose:
                 for name in [*transaction.changes]:
                     if name.startswith(_COUNTS):
                         del transaction.changes[name]
