@@ -444,7 +444,7 @@ def reposetup(_ui: UiT, repo: RepoT) -> None:
     if has_remotes or has_hggit:
         _replacement("hggit.dialect:choose")(repo)
         _replacement("gitpeer.names:add_namespaces")(repo)
-        if repo.ui.config(*_CHECKOUT) is None:
+        if not repo.ui.hasconfig(*_CHECKOUT):
             hook = b"python:%s.gitpeer.checkout.refuse" % __package__.encode()
             repo.ui.setconfig(*_CHECKOUT, hook, b"amalgam")
 
