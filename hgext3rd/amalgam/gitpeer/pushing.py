@@ -170,7 +170,21 @@ class _Push:
         found = [
             Update(ref, oids.get(ref, NO_OID), node) for ref, node in nodes.items()
         ]
+        self._keep_equal(found)
         return [it for it in found if not self._is_done(it, is_named=bool(named))]
+
+    def _keep_equal(self, updates: Sequence[Update]) -> None:
+        """Record what a killed push has done: equal branches that no record has."""
+        remote = pulling.remote_name(self._repo, self._source)
+        recorded = Fetched(self._store).refs(remote)
+        equal = [
+            it
+            for it in updates
+            if it.node
+            and self._known.get(it.old) == hex_node(it.node)
+            and (it.ref not in recorded or recorded[it.ref].oid != it.old)
+        ]
+        self._keep(equal, {it.node: it.old for it in equal if it.node})
 
     def _is_done(self, update: Update, *, is_named: bool) -> bool:
         """Return whether both are equal, or the bookmark is behind."""
