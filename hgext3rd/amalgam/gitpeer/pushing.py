@@ -174,7 +174,7 @@ class _Push:
         return [it for it in found if not self._is_done(it, is_named=bool(named))]
 
     def _keep_equal(self, updates: Sequence[Update]) -> None:
-        """Record what a killed push has done: equal branches that no record has."""
+        """Record equal branches that no record has: a killed push has written them."""
         remote = pulling.remote_name(self._repo, self._source)
         recorded = Fetched(self._store).refs(remote)
         equal = [
