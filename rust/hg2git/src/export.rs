@@ -6,11 +6,9 @@
 mod converting;
 mod reading;
 
-use std::sync::Arc;
-
 use dialect::Dialect;
 use gitpack::{Oid, SealedPack};
-use parallel::{MemoryPlan, join, trim};
+use parallel::{Budget, MemoryPlan, join, trim};
 use revlog::{Rev, RevlogKind, Store};
 
 use crate::context::Context;
@@ -212,7 +210,7 @@ impl Run<'_> {
             exact_trees: needs_exact.then(|| ExactSources {
                 packs: request.packs,
                 has_earlier: request.earlier == EarlierTrees::Exact,
-                budget: Arc::clone(&memory_plan.budget),
+                budget: Budget::new(memory_plan.kept_bytes, request.packs),
             }),
         };
         let of_run = |file| inherited_files(file, &sources, request.packs, &files, start);

@@ -38,6 +38,9 @@ use crate::read::names::Names;
 /// Longest tree that is read, in bytes.
 const MOST_TREE_BYTES: usize = 16 << 20;
 
+/// Trees are kept in pieces of this size: each alone would be too short for a budget.
+const CHUNK_BYTES: usize = 4 << 20;
+
 /// Most hidden files that are kept.
 const MOST_HIDDEN: usize = 1 << 18;
 
@@ -116,7 +119,7 @@ pub(super) struct ExactTrees<'a> {
     shown: HashMap<Rev, Oid>,
     /// First parents of earlier runs.
     earlier: HashMap<Rev, Before>,
-    written: HashMap<Oid, Buffer>,
+    written: WrittenTrees,
     /// Imported trees whose objects were added.
     copied: HashSet<Oid>,
     hidden: Option<HiddenPaths>,
@@ -161,7 +164,7 @@ impl<'a> ExactTrees<'a> {
             roots: HashMap::new(),
             shown: HashMap::new(),
             earlier: HashMap::new(),
-            written: HashMap::new(),
+            written: WrittenTrees::default(),
             copied: HashSet::new(),
             hidden,
         })
@@ -623,13 +626,44 @@ impl<'a> ExactTrees<'a> {
     }
 
     fn keep_tree(&mut self, oid: Oid, content: &[u8]) -> Result<()> {
-        if self.written.contains_key(&oid) {
+        if self.written.contains(&oid) {
             return Ok(());
         }
-        let budget = self.sources.exact_trees.as_ref().map(|exact| Arc::clone(&exact.budget));
-        let mut buffer = Buffer::new(budget);
-        buffer.extend_from_slice(content)?;
-        self.written.insert(oid, buffer);
+        let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
+        self.written.insert(oid, content, budget)
+    }
+}
+
+/// Contents of the trees of a run, in memory or in files.
+#[derive(Default)]
+struct WrittenTrees {
+    chunks: Vec<Buffer>,
+    /// Chunk, and place and length there.
+    places: HashMap<Oid, (usize, usize, usize)>,
+}
+
+impl WrittenTrees {
+    fn contains(&self, oid: &Oid) -> bool {
+        self.places.contains_key(oid)
+    }
+
+    fn get(&self, oid: &Oid) -> Option<&[u8]> {
+        let &(chunk, at, len) = self.places.get(oid)?;
+        self.chunks.get(chunk)?.get(at..at + len)
+    }
+
+    fn insert(&mut self, oid: Oid, content: &[u8], budget: Option<&Arc<Budget>>) -> Result<()> {
+        let has_room = |chunk: &Buffer| chunk.len() + content.len() <= chunk.capacity();
+        if !self.chunks.last().is_some_and(has_room) {
+            let mut chunk = Buffer::new(budget.map(Arc::clone));
+            chunk.reserve_exact(content.len().max(CHUNK_BYTES))?;
+            self.chunks.push(chunk);
+        }
+        let number = self.chunks.len() - 1;
+        if let Some(chunk) = self.chunks.last_mut() {
+            self.places.insert(oid, (number, chunk.len(), content.len()));
+            chunk.extend_from_slice(content)?;
+        }
         Ok(())
     }
 }
@@ -706,5 +740,32 @@ const fn flag_of(mode: Mode) -> Flag {
         Mode::EXECUTABLE => Flag::Executable,
         Mode::SYMLINK => Flag::Symlink,
         _ => Flag::Regular,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parallel::Directory;
+
+    use super::*;
+
+    #[test]
+    fn trees_come_back_from_chunks_of_any_size() {
+        let scratch = tempfile::tempdir().expect("is made");
+        let budget = Budget::new(0, &Directory::open(scratch.path()).expect("is there"));
+        let mut trees = WrittenTrees::default();
+        let sizes = [0, 1, CHUNK_BYTES - 1, 1, CHUNK_BYTES + 1, 7];
+        let oids = (0..).map(|number| Oid::from_bytes([number; 20]));
+        let contents = sizes.iter().zip(1..).map(|(len, byte)| vec![byte; *len]);
+        let all: Vec<(Oid, Vec<u8>)> = oids.zip(contents).collect();
+        for (oid, content) in &all {
+            trees.insert(*oid, content, Some(&budget)).expect("has room");
+        }
+        for (oid, content) in &all {
+            assert_eq!(trees.get(oid), Some(&**content));
+        }
+        // small ones share a chunk, which a budget counts
+        assert_eq!(trees.chunks.len(), 4);
+        assert!(trees.chunks.iter().all(|it| it.capacity() >= CHUNK_BYTES));
     }
 }
