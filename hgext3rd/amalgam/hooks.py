@@ -420,9 +420,6 @@ def collect_garbage_less_often() -> None:
         gc.set_threshold(50_000)
 
 
-_CHECKOUT = (b"hooks", b"preupdate.amalgam")
-
-
 def reposetup(_ui: UiT, repo: RepoT) -> None:
     """Let processes that a repository starts have its configuration.
 
@@ -444,9 +441,7 @@ def reposetup(_ui: UiT, repo: RepoT) -> None:
     if has_remotes or has_hggit:
         _replacement("hggit.dialect:choose")(repo)
         _replacement("gitpeer.names:add_namespaces")(repo)
-        if not repo.ui.hasconfig(*_CHECKOUT):
-            hook = b"python:%s.gitpeer.checkout.refuse" % __package__.encode()
-            repo.ui.setconfig(*_CHECKOUT, hook, b"amalgam")
+        _replacement("gitpeer.checkout:guard")(repo)
 
 
 def set_up_bundles(orig: Callable[[UiT, RepoT], None], ui: UiT, repo: RepoT) -> None:

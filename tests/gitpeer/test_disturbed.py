@@ -12,7 +12,7 @@ from testlib import pullpoints
 from testlib.developers import Rounds
 from testlib.environment import git
 from testlib.gitclone import Clone, cloned
-from testlib.githost import Behaviour, HostedRepository, git_host
+from testlib.githost import Behaviour, GitHost, HostedRepository, git_host
 from testlib.killedclones import KilledClones
 
 pytestmark = pytest.mark.slow
@@ -152,43 +152,52 @@ def tree_of(project: HostedRepository, name: bytes) -> None:
     project.git("update-ref", MAIN, commit)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb"],
-)
-def test_hostile_trees_write_nothing(tmp_path: Path, name: bytes) -> None:
-    with git_host(tmp_path / "host") as host:
-        project = host.add("project.git")
-        project.git("symbolic-ref", "HEAD", MAIN)
-        project.edit(MAIN, "one")
-        clone = cloned(tmp_path, project)
-        tree_of(project, name)
-        code, output = clone.run("pull", "-u")
-        assert code == 255, output
-        assert "Traceback" not in output
-        assert clone.hg("log", "-T", "{desc}") == "one"
-        assert not (tmp_path / "out").exists()
+@pytest.fixture
+def hostile(tmp_path: Path, host: GitHost, name: bytes) -> tuple[str, Clone]:
+    """A clone, and the URL of its remote, which then commits a file ``name``."""
+    project = host.add("project.git")
+    project.git("symbolic-ref", "HEAD", MAIN)
+    project.edit(MAIN, "one")
+    clone = cloned(tmp_path, project)
+    tree_of(project, name)
+    return f"git+{project.url}", clone
+
+
+@pytest.mark.parametrize("name", [b"../../out", b"..", b".hg", b"/etc/passwd", b"a\nb"])
+def test_hostile_trees_write_nothing(
+    tmp_path: Path, hostile: tuple[str, Clone]
+) -> None:
+    _url, clone = hostile
+    code, output = clone.run("pull", "-u")
+    assert code == 255, output
+    assert "Traceback" not in output
+    assert clone.hg("log", "-T", "{desc}") == "one"
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", [b".git", b"GIT~1"])
-def test_no_update_makes_a_repository(tmp_path: Path, name: bytes) -> None:
+def test_no_update_makes_a_repository(
+    tmp_path: Path, hostile: tuple[str, Clone], name: bytes
+) -> None:
     """Such histories are pulled, since tests of other programs have such files."""
-    with git_host(tmp_path / "host") as host:
-        project = host.add("project.git")
-        project.git("symbolic-ref", "HEAD", MAIN)
-        project.edit(MAIN, "one")
-        clone = cloned(tmp_path, project)
-        tree_of(project, name)
-        code, output = clone.run("pull", "-u")
-        assert code == 255, output
-        assert f"makes a git repository: it has {name.decode()}" in output
-        assert clone.hg("log", "-T", "{desc} ") == "hostile one "
-        assert clone.hg("log", "-r", ".", "-T", "{desc}") == "one"
-        assert not (clone.root / name.decode()).exists()
-        clone.hg("update", "-q", "--config", "hooks.preupdate.amalgam=", "tip")
-        assert (clone.root / name.decode()).is_file()
-        clone.hg("update", "-q", "0")
-        assert not (clone.root / name.decode()).exists()
+    url, clone = hostile
+    path = clone.root / name.decode()
+    code, output = clone.run("pull", "-u")
+    assert code == 255, output
+    assert f"makes a git repository: it has {name.decode()}" in output
+    assert clone.hg("log", "-T", "{desc} ") == "hostile one "
+    assert clone.hg("log", "-r", ".", "-T", "{desc}") == "one"
+    assert not path.exists()
+    clone.hg("update", "-q", "--config", "hooks.preupdate.amalgam=", "tip")
+    assert path.is_file()
+    clone.hg("update", "-q", "0")
+    assert not path.exists()
+    # a first pull is in the process that updates
+    first = Clone(tmp_path / "first")
+    code, output = first.run("clone", url, str(first.root))
+    assert code == 255, output
+    assert "makes a git repository" in output
+    assert not (first.root / name.decode()).exists()
 
 
 def test_a_repository_runs_nothing(tmp_path: Path) -> None:

@@ -25,6 +25,15 @@ _REPOSITORY = re.compile(
 )
 
 
+_ITEM = (b"hooks", b"preupdate.amalgam")
+
+
+def guard(repo: RepoT) -> None:
+    """Set the hook, unless the user has set it, for instance to nothing."""
+    if not repo.ui.hasconfig(*_ITEM):
+        repo.ui.setconfig(*_ITEM, b"python:%s.refuse" % __name__.encode(), b"amalgam")
+
+
 def refuse(
     ui: UiT, repo: RepoT, parent1: bytes = b"", parent2: bytes = b"", **_kwargs: Any
 ) -> None:

@@ -28,7 +28,7 @@ from ..receive import importing, successors
 from ..records import Record
 from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
-from . import bookmarks as marks, hggitfiles
+from . import bookmarks as marks, checkout, hggitfiles
 from .fetched import Fetched
 from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
@@ -305,6 +305,7 @@ def pull(
             hint=_(b"leave out --include, --exclude, --narrow and --depth"),
         )
     source.pulls_into(repo)
+    checkout.guard(repo)  # the first pull is followed by an update, too
     op = exchange.pulloperation(
         repo, peer, heads=heads, force=force, bookmarks=bookmarks, path=path
     )
