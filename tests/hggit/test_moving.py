@@ -181,6 +181,17 @@ def test_a_damaged_line_is_named(moved: Moved, line: str) -> None:
     assert moved.run("log", "-r", "tip")[0] == 0
 
 
+@pytest.mark.parametrize("name", ["git-mapfile", "git"])
+def test_nothing_of_hggit_is_to_be_removed(moved: Moved, name: str) -> None:
+    path = moved.files / name
+    path.rename(moved.root / "elsewhere")
+    path.symlink_to(moved.root / "elsewhere")
+    code, output = moved.run("log", "-r", "tip", "-T", "{gitnode}")
+    assert code == 255
+    assert f"{name}' is not a " in output
+    assert "(hg-git had its own there: put that back" in output
+
+
 def test_a_commit_of_another_changeset_is_named(moved: Moved) -> None:
     lines = moved.map.read_text().splitlines()
     swapped = [lines[0][:41] + lines[1][41:], lines[1][:41] + lines[0][41:]]

@@ -9,6 +9,7 @@ puts it in place by a rename; so do we.
 from __future__ import annotations
 
 import binascii
+import contextlib
 import os
 import re
 from typing import TYPE_CHECKING
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..files import Directory
+from ..files import Directory, Unusable
 from ..terminal import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from ..files import Placement
 
@@ -39,7 +40,8 @@ def read(directory: Directory) -> list[tuple[bytes, bytes]]:
     ``directory`` is ``.hg``. ``StorageError`` names the first line of another form. A
     line takes about a microsecond.
     """
-    content = directory.tryread(NAME, _MOST_BYTES)
+    with kept_by_hggit():
+        content = directory.tryread(NAME, _MOST_BYTES)
     count = len(content) // _LINE_LEN
     if (
         count * _LINE_LEN != len(content)
@@ -58,6 +60,18 @@ def read(directory: Directory) -> list[tuple[bytes, bytes]]:
         (joined[at : at + _ID_LEN], joined[at + _ID_LEN : at + 2 * _ID_LEN])
         for at in range(0, len(joined), 2 * _ID_LEN)
     ]
+
+
+@contextlib.contextmanager
+def kept_by_hggit() -> Iterator[None]:
+    """Say of something unusable that it is hg-git's: nobody should remove it."""
+    try:
+        yield
+    except Unusable as exc:
+        hint = _(
+            b"hg-git had its own there: put that back, or restore it from a backup"
+        )
+        raise error.StorageError(exc.message, hint=hint) from None
 
 
 def extend(

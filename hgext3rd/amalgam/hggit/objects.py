@@ -22,6 +22,7 @@ from ..gitstore.git.process import Git, Owner
 from ..gitstore.git.repository import Repository
 from ..gitstore.imported import fetched_objects
 from ..scratch import scratch
+from .mapfile import kept_by_hggit
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -75,7 +76,9 @@ def take(store: GitStore) -> Git | None:
         taken = []
     repository.set_up()
     loose: list[bytes] = []
-    for name, found in lending.object_files(files):
+    with kept_by_hggit():
+        listed = [*lending.object_files(files)]
+    for name, found in listed:
         if name != lending.PACK:
             loose += [name + it for it in found]
             continue
