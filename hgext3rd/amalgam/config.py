@@ -526,8 +526,16 @@ def followed(ui: UiT) -> list[bytes]:
 
 
 @contextlib.contextmanager
-def wrong_in(item: bytes) -> Iterator[None]:
-    """Raise ``ConfigError`` for ``item`` in place of an ``InputError``."""
+def remote_of(item: bytes, url: bytes) -> Iterator[None]:
+    """Look at the remote ``url`` that ``item`` sets; the context parses it.
+
+    ``ConfigError`` without one, and in place of an ``InputError``.
+    """
+    if not url:
+        raise error.ConfigError(
+            _(b"%s is not set") % item,
+            hint=_(b"set it to the URL of a git repository, in a trusted file"),
+        )
     try:
         yield
     except error.InputError as exc:

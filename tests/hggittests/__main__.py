@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from upstream.__main__ import Runner, read_exceptions
 
 HERE = Path(__file__).resolve().parent
 #: A line of ``testutil`` that enables hg-git, and the lines in its place.
@@ -50,8 +50,10 @@ def main(arguments: Sequence[str]) -> int:
         for path in tests.glob("test-*.t")
         if not path.name.startswith("test-check-")
     )
-    results = run(tests, options.hg, options.tests or functional, options.jobs)
-    excepted, lacking = (reasons(HERE / name) for name in ("exceptions", "open"))
+    runner = Runner(tests, options.hg, options.output, options.jobs)
+    results = runner.run("run", options.tests or functional, [])
+    lists = (HERE / name for name in ("exceptions", "open"))
+    excepted, lacking = map(read_exceptions, lists)
     names, failed, skipped = (
         {name.partition("#")[0] for name, it in results.items() if it in wanted}
         for wanted in (("success", "failure", "skip"), ("failure",), ("skip",))
@@ -72,13 +74,6 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if summary["unexpected"] or summary["listed_and_passed"] else 0
 
 
-def reasons(path: Path) -> dict[str, str]:
-    """Return the reasons in a file of lines ``TEST: REASON``; ``#`` is a comment."""
-    lines = path.read_text().splitlines()
-    pairs = (line.split(": ", 1) for line in lines if line[:1] not in ("", "#"))
-    return {name: reason.strip() for name, reason in pairs}
-
-
 def copied(sources: Path, output: Path) -> Path:
     """Copy the tests, and let them enable amalgam; return their directory."""
     shutil.rmtree(output, ignore_errors=True)
@@ -89,28 +84,6 @@ def copied(sources: Path, output: Path) -> Path:
     assert THEIRS in text, "testutil enables hg-git in another way"
     file.write_text(text.replace(THEIRS, OURS).replace(NEEDS_DULWICH, ""))
     return tests
-
-
-def run(tests: Path, hg: Path, names: Sequence[str], jobs: int) -> dict[str, str]:
-    """Run tests; return ``success``, ``skip`` or ``failure`` of each case."""
-    (tests / "names").write_text("".join(f"{name}\n" for name in names))
-    # its own interpreter has to be called python3, and see nothing of ours
-    command = [str(hg.absolute().with_name("python3")), "run-tests.py"]
-    command += [f"--with-hg={hg.absolute()}", f"-j{jobs}", "--json"]
-    command += ["--timeout", "1800", "--test-list", "names"]
-    hidden = ("PYTHONUNBUFFERED", "PYTHONPATH", "HGRCPATH", "HGPLAIN")
-    environment = {k: v for k, v in os.environ.items() if k not in hidden}
-    with (tests / "log").open("wb") as log:
-        subprocess.run(
-            command,
-            cwd=tests,
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    report = (tests / "report.json").read_text().partition("=")[2]
-    return {name: test["result"] for name, test in json.loads(report).items()}
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +65,24 @@ def export(
 
     The step that it is killed before is written to ``met``.
     """
-    sys.stdout.flush()
-    child = os.fork()
-    if child == 0:
+
+    def prepare() -> None:
         if kill_before is not None:
             assert met is not None
             count_down(kill_before, met)
         for name, value in CONSTANTS.items():
             module, _dot, attribute = name.rpartition(".")
             setattr(importlib.import_module(module), attribute, value)
+
+    return in_child(repo, args, prepare)
+
+
+def in_child(repo: Path, args: Iterable[str], prepare: Callable[[], None]) -> int:
+    """Run hg in a child after ``prepare``; return its exit code, or minus a signal."""
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        prepare()
         options = ["--config", "extensions.amalgam=", "-R", str(repo)]
         pycompat.sysargv = [os.fsencode(arg) for arg in ("hg", *options, *args)]
         try:

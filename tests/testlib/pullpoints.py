@@ -1,4 +1,6 @@
-"""Disturb a first pull at its steps: pullpoints.py TEMPLATE SCRATCH HOW [STRIDE].
+"""Disturb a first pull at its steps, as ``python3 -m testlib.pullpoints``.
+
+The arguments are TEMPLATE SCRATCH HOW [STRIDE].
 
 TEMPLATE is an empty repository whose default path is a git repository. For each step
 that ``hg pull`` takes in the file system, or for one of STRIDE, a copy in SCRATCH is
@@ -19,7 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mercurial import dispatch, pycompat, util
+from mercurial import util
+
+from .environment import ENVIRONMENT
+from .killpoints import in_child
 
 _STEPS = ("rename", "link", "unlink", "symlink", "fsync", "mkdir", "rmdir")
 # and Mercurial has no way out if it cannot open its journal
@@ -29,10 +34,9 @@ _SHOWN = "{node} {phase} {bookmarks} {gitbranches} {gittags} {gitnode}\n"
 
 def at_some(template: Path, scratch: Path, how: str, stride: int) -> int:
     """Run this program, which must find nothing wrong; return how often it pulled."""
-    from .environment import ENVIRONMENT  # the program has no package
-
     done = subprocess.run(
-        [sys.executable, __file__, str(template), str(scratch), how, str(stride)],
+        [sys.executable, "-m", __name__, str(template), str(scratch), how, str(stride)],
+        cwd=Path(__file__).parents[1],
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
@@ -46,20 +50,15 @@ def hg(repo: Path, *args: str, left: int | None = None, how: str = "") -> int:
 
     Its output goes to a file beside the repository.
     """
-    child = os.fork()
-    if child == 0:
+
+    def prepare() -> None:
         out = os.open(repo.parent / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
         if left is not None:
             disturb(left, how)
-        options = ["--config", "extensions.amalgam=", "-R", str(repo)]
-        pycompat.sysargv = [os.fsencode(arg) for arg in ("hg", *options, *args)]
-        try:
-            dispatch.run()
-        except SystemExit as exc:
-            os._exit(int(exc.code or 0))
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    return in_child(repo, args, prepare)
 
 
 def disturb(left: int, how: str) -> None:

@@ -24,9 +24,9 @@ from .. import background, docketfile
 from ..config import (
     FollowConfig,
     followed,
+    remote_of,
     wants_export_on_change,
     wants_serve,
-    wrong_in,
 )
 from ..damage import blamed
 from ..files import Directory, Unusable
@@ -204,12 +204,7 @@ def follow(repo: RepoT, name: bytes) -> int:
 def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> int:
     started, ui = time.monotonic(), repo.ui
     config = FollowConfig.from_ui(ui, name)
-    if not config.url:
-        raise error.ConfigError(
-            _(b"amalgam.follow.%s is not set") % name,
-            hint=_(b"set it to the URL of a git repository, in a trusted file"),
-        )
-    with wrong_in(b"amalgam.follow.%s" % name):
+    with remote_of(b"amalgam.follow.%s" % name, config.url):
         location, patterns = address_of(config.url, repo.root), RefMap(config.patterns)
     if not patterns.is_plain:
         raise error.ConfigError(

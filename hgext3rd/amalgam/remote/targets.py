@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mercurial import error
 from mercurial.i18n import _
 
-from ..config import ReplicaConfig, replicas, wrong_in
+from ..config import ReplicaConfig, remote_of, replicas
 from ..gitstore.export.request import replication_directory
 from ..records import Record
 from ..terminal import printable
@@ -48,12 +48,7 @@ def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Targe
     """
     ui, root = store.repo.ui, store.repo.root
     config = ReplicaConfig.from_ui(ui, name)
-    if not config.url:
-        raise error.ConfigError(
-            _(b"amalgam.replicate.%s is not set") % name,
-            hint=_(b"set it to the URL of a git repository, in a trusted file"),
-        )
-    with wrong_in(b"amalgam.replicate.%s" % name):
+    with remote_of(b"amalgam.replicate.%s" % name, config.url):
         remote = urls.parsed(config.url, root)
         mapping = RefMap(config.patterns)
     if config.hides_refs and remote.protocol not in (b"file", b"ssh"):
