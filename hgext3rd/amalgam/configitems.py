@@ -81,7 +81,8 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         True,
         _TRUSTED,
         b"In a repository of hg-git with its dialect: write new commits, refs and tags"
-        b" to hg-git's own files, too, so that hg-git can go on from there.",
+        b" to hg-git's own files, too, so that hg-git can go on from there. ``hg"
+        b" push`` is as with hg-git then.",
     ),
     (
         b"amalgam.git.check-texts",

@@ -302,3 +302,54 @@ def test_names_and_phases_are_those_of_hggit(moved: Moved, upstream: Upstream) -
     moved.hg("debug-remove-hggit-state", *fresh)
     assert not moved.hg("log", "-r", "fromgit()", *fresh)
     assert "importing 5 git commits" in moved.hg("pull", *fresh)
+
+
+def test_pushes_are_those_of_hggit(moved: Moved, upstream: Upstream) -> None:
+    """All bookmarks and tags go out, but secret ones; refusals end a push."""
+    moved.hg("update", "-q", "main")
+    for name in ("mine", "theirs", "hidden"):
+        (moved.root / name).write_text(name)
+        moved.hg("commit", "-A", "-q", "-m", name)
+        moved.hg("bookmark", "-i", name)
+    moved.hg("phase", "--force", "--secret", "-r", "hidden")
+    moved.hg("tag", "-q", "-r", "mine", "with space")
+    moved.hg("phase", "--draft", "-r", "theirs")
+    git(upstream.path, "tag", "-d", "v1")
+    code, said = moved.run("push")
+    assert code == 0
+    assert "warning: not exporting secret bookmark 'hidden'" in said
+    assert "adding objects\nadded 2 commits with 2 trees and 2 blobs\n" in said
+    for ref in ("refs/heads/mine", "refs/heads/theirs", "refs/tags/v1"):
+        assert f"adding reference {ref}\n" in said
+    assert b"tag v1\n" in git(upstream.path, "cat-file", "tag", "v1")
+    assert "heads/hidden" not in git(upstream.path, "show-ref").decode()
+
+    code, said = moved.run("push", "-r", "hidden")
+    assert code == 255
+    assert "cannot be pushed since it doesn't have a bookmark" in said
+    upstream.tips["mine"] = upstream.tips["main"]
+    upstream.grow("mine", "elsewhere")
+    for options in ((), ("-f",)):
+        code, said = moved.run("push", "-B", "mine", *options)
+        assert code == 255
+        assert "branch 'refs/heads/mine' changed on the server" in said
+    mine = moved.hg("log", "-r", "mine", "-T", "{node}")
+    moved.hg("pull")
+    moved.hg("bookmark", "-f", "-r", mine, "mine")
+    code, said = moved.run("push", "-B", "mine")
+    assert code == 255
+    assert "pushing refs/heads/mine overwrites" in said
+    assert "updating reference refs/heads/mine" in moved.hg("push", "-f", "-r", "mine")
+    moved.hg("bookmark", "-d", "mine")
+    code, said = moved.run("push", "-B", "mine", "-B", "unknown")
+    assert code == 0
+    assert "deleting reference refs/heads/mine" in said
+    assert "warning: unable to delete 'refs/heads/unknown'" in said
+
+    new = moved.root.with_name("new")
+    moved.hg("init", str(new))
+    settings = ("dialect=hggit", "hggit-files=yes")
+    given = [it for item in settings for it in ("--config", f"amalgam.git.{item}")]
+    code, said = moved.run("push", "-R", str(new), *given, str(upstream.path))
+    assert code == 255
+    assert "no bookmarks or tags to push to git" in said

@@ -24,6 +24,10 @@ WITHOUT_HINT = (
     "git %s failed: %s",
     "git cannot read '%s': %s",
     "measured process failed: %s",
+    # words of hg-git, which scripts of its users may look for
+    "please pull and merge before pushing",
+    "pushing %s overwrites %s",
+    "cannot be pushed since it doesn't have a bookmark",
     # nothing can be done
     "has ids of %s, and Mercurial's are of SHA-1",
 )

@@ -269,6 +269,7 @@ def remote_name(repo: RepoT, source: GitSource) -> bytes:
         return source.name
     for name, location in repo.ui.configitems(b"paths"):
         location = location.partition(b"#")[0]
+        name = name.removesuffix(b":pushurl")
         if b":" in name or name == b"default-push" or not location:
             continue
         with contextlib.suppress(error.InputError):

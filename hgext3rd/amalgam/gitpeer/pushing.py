@@ -1,17 +1,18 @@
 """Pushes to git remotes.
 
 Bookmarks move the branches of their names: those that the remote has, or that the user
-has named. With ``amalgam.git.push-tags``, tags below the pushed bookmarks are pushed,
-too; those that the remote has do not move. The changesets are exported, and git pushes
-the commits. Each ref has a lease: the oid that this process has seen there. A branch
-may lose commits only if all of them are obsolete here, with successors on the new tip,
-or with ``--force``. Each refused ref is named with the next step; the others are
-pushed.
+has named. Users of hg-git push as they know it (``hggit.pushes``). With
+``amalgam.git.push-tags``, tags below the pushed bookmarks are pushed, too; those that
+the remote has do not move. The changesets are exported, and git pushes the commits.
+Each ref has a lease: the oid that this process has seen there. A branch may lose
+commits only if all of them are obsolete here, with successors on the new tip, or with
+``--force``. Each refused ref is named with the next step; the others are pushed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, exchange, obsutil, phases
@@ -23,6 +24,7 @@ from ..gitstore.export import export
 from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
 from ..gitstore.imported import ImportedCommits
+from ..hggit import dialect, pushes
 from ..records import Record
 from ..remote import staging
 from ..remote.staging import Change
@@ -56,6 +58,8 @@ class Update(Record):
     """The oid that the remote has, in hex; ``NO_OID`` if none."""
     node: bytes | None
     """The changeset of its new tip; ``None`` to delete it."""
+    tag_object: bytes = b""
+    """The oid of a tag object to write for it, in hex."""
 
     @property
     def is_tag(self) -> bool:
@@ -85,13 +89,13 @@ def push(
     """
     source: GitSource = peer.source
     op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
+    run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
     if marks.is_of_hggit(repo.ui):
         repo.ui.status(_(b"searching for changes\n"))
-    run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
     named = [repo._bookmarks.expandname(it) for it in bookmarks]
     wanted = run.wanted(revs, named, makes_new=newbranch)
     updates = [it for it in wanted if run.may(it)]
-    if PushConfig.from_ui(repo.ui).may_tag:
+    if PushConfig.from_ui(repo.ui).may_tag and not run.exportable:
         updates += run.tags(updates)
     done = run.push(updates) if updates else 0
     if not done and not run.refused:
@@ -116,6 +120,7 @@ class _Push:
     ) -> None:
         self._repo = repo
         self._source = source
+        self._remote = pulling.remote_name(repo, source)
         self._is_forced = is_forced
         self._publishes = publishes
         self._store = pulling.opened(repo)
@@ -124,6 +129,13 @@ class _Push:
         """Changesets of the commits that the remote shows, in hex."""
         self.refused = 0
         """Refs that were refused, here or there."""
+        self.exportable: pushes.Exportable | None = None
+        """All refs to push, if hg-git's users push."""
+        if dialect.goes_on(repo):
+            fetched = Fetched(self._store)
+            refs = [fetched.refs(it) for it in sorted(fetched.remotes())]
+            ref_of = functools.partial(marks.ref_of, repo.ui)
+            self.exportable = pushes.exportable(repo, ref_of, refs)
 
     def wanted(
         self, revs: Sequence[bytes] | None, named: Sequence[bytes], *, makes_new: bool
@@ -133,6 +145,26 @@ class _Push:
         ``named``: bookmarks to push whether the remote has them or not. Without any,
         ``makes_new`` adds those on ``revs``, or the active one.
         """
+        repo, oids = self._repo, self._source.advertised.oids
+        shown = {oid for ref, oid in oids.items() if ref.startswith(HEADS)}
+        self._known = pulling.known(repo, shown)
+        if self.exportable:
+            refs = [marks.ref_of(repo.ui, it) for it in named]
+            nodes = pushes.chosen(repo, self.exportable, revs, refs, oids)
+        else:
+            nodes = self._wanted(revs, named, makes_new=makes_new)
+        objects = self.exportable.tag_objects if self.exportable else {}
+        found = [
+            Update(ref, oids.get(ref, NO_OID), node, objects.get(ref, b""))
+            for ref, node in nodes.items()
+            if not (ref.startswith(TAGS) and ref in oids)
+        ]
+        self._keep_equal(found)
+        return [it for it in found if not self._is_done(it, is_named=bool(named))]
+
+    def _wanted(
+        self, revs: Sequence[bytes] | None, named: Sequence[bytes], *, makes_new: bool
+    ) -> dict[bytes, bytes | None]:
         repo, oids = self._repo, self._source.advertised.oids
         nodes: dict[bytes, bytes | None] = {}
         for name in named:
@@ -165,18 +197,11 @@ class _Push:
                     _(b"no bookmark on these changesets is a branch of the remote"),
                     hint=_(b"name one: hg push -B NAME"),
                 )
-        shown = {oid for ref, oid in oids.items() if ref.startswith(HEADS)}
-        self._known = pulling.known(repo, shown)
-        found = [
-            Update(ref, oids.get(ref, NO_OID), node) for ref, node in nodes.items()
-        ]
-        self._keep_equal(found)
-        return [it for it in found if not self._is_done(it, is_named=bool(named))]
+        return nodes
 
     def _keep_equal(self, updates: Sequence[Update]) -> None:
         """Record equal branches that no record has: a killed push has written them."""
-        remote = pulling.remote_name(self._repo, self._source)
-        recorded = Fetched(self._store).refs(remote)
+        recorded = Fetched(self._store).refs(self._remote)
         equal = [
             it
             for it in updates
@@ -243,6 +268,8 @@ class _Push:
 
     def _reason(self, update: Update) -> tuple[bytes, bytes] | None:
         there = self._known.get(update.old)
+        if update.old != NO_OID and there is None and self.exportable:
+            raise pushes.moved(update.ref)
         if update.old != NO_OID and there is None and not self._is_forced:
             text = _(b"the remote has commit %s, which is not here")
             return text % update.old[:_SHORT], _(b"pull first, and merge or rebase")
@@ -263,6 +290,8 @@ class _Push:
         old = bin_node(there)
         if self._is_ancestor(old, update.node) or self._is_replaced(old, update.node):
             return None
+        if self.exportable:
+            raise pushes.overwritten(update.ref, tip)
         lost = self._repo.unfiltered().revs(b"only(%n, %n)", old, update.node)
         text = _(b"it would lose %d changesets, with %s")
         hint = _(b"merge or rebase, or use --force to lose them")
@@ -285,9 +314,15 @@ class _Push:
         repo.hook(b"preoutgoing", throw=True, source=b"push")
         oids = self._exported(updates)
         changes = [
-            Change(it.ref, it.old, oids[it.node] if it.node else NO_OID)
+            Change(
+                it.ref, it.old, it.tag_object or (oids[it.node] if it.node else NO_OID)
+            )
             for it in updates
         ]
+        if self.exportable:
+            new = [it.new for it in changes if it.new != NO_OID]
+            git = store.repository.git._replace(lender=Fetched(store).git)
+            pushes.tell_objects(repo.ui, git, new, self._known)
         transport = source.connected(store.repository.git)
         try:
             with scratch(store.repo) as path:
@@ -298,7 +333,9 @@ class _Push:
             source.close()
         if answers.failure and not answers.refs:
             raise source.failed(answers.failure, act=_(b"push to"))
-        done = [it for it in updates if self._is_taken(it, answers)]
+        if self.exportable:
+            updates = sorted(updates)
+        done = [it for it in updates if self._is_taken(it, answers, oids)]
         self._keep(done, oids)
         if done:
             with repo.wlock(), repo.lock():
@@ -337,7 +374,9 @@ class _Push:
                 )
         return {it: oid.hex().encode() for it, oid in found.items() if oid}
 
-    def _is_taken(self, update: Update, answers: PushAnswers) -> bool:
+    def _is_taken(
+        self, update: Update, answers: PushAnswers, oids: Mapping[bytes, bytes]
+    ) -> bool:
         """Return whether the remote has taken a ref, and say so or why not."""
         answer: Answer | None = answers.refs.get(update.ref)
         if answer is None or not answer.is_done:
@@ -349,6 +388,13 @@ class _Push:
             hint = self._odd_path(update) or _HINTS.get(kind, _(b"try again"))
             self._refuse(update, reason, hint)
             return False
+        if self.exportable and update.node:
+            text = pushes.change_of(
+                *(self._repo.ui, self._remote, update.ref, oids[update.node]),
+                is_new=update.old == NO_OID,
+            )
+            self._repo.ui.status(one_line(text))
+            return True
         kind, name = _(b"tag") if update.is_tag else _(b"branch"), update.name
         if marks.is_of_hggit(self._repo.ui):
             kind, name = _(b"reference"), update.ref
@@ -377,7 +423,7 @@ class _Push:
         if not done:
             return
         repo, source = self._repo, self._source
-        remote, fetched = pulling.remote_name(repo, source), Fetched(self._store)
+        remote, fetched = self._remote, Fetched(self._store)
         rule = marks.PublicRefs(repo.ui, remote, source.advertised.head)
         public = [
             it.node for it in done if it.node and (self._publishes or it.ref in rule)
@@ -393,7 +439,8 @@ class _Push:
                 refs.pop(it.ref, None)
                 if it.node:
                     oid = oids[it.node]
-                    refs[it.ref] = FetchedRef(oid, oid, hex_node(it.node))
+                    found = it.tag_object or oid
+                    refs[it.ref] = FetchedRef(found, oid, hex_node(it.node))
             fetched.keep_refs(remote, refs, transaction)
             tips = {it.node for it in done if it.node}
             pairs = [(oids[it], hex_node(it)) for it in sorted(tips)]

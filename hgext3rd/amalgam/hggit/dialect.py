@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from mercurial.utils import stringutil
+
 from ..config import setting
 from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
 from ..files import Directory
@@ -34,3 +36,16 @@ def choose(repo: RepoT) -> None:
     has_map = os.path.exists(os.path.join(repo.sharedpath, NAME))
     if has_map or has_taken_over(directory):
         repo.ui.setconfig(*_ITEM, HGGIT_DIALECT, NAME)
+
+
+def goes_on(repo: RepoT) -> bool:
+    """Return whether the user has come from hg-git, and wants to be able to go back.
+
+    So if its files are kept. Then pushes, too, are as with hg-git.
+    """
+    if setting(repo.ui, *_ITEM) != HGGIT_DIALECT:
+        return False
+    given = setting(repo.ui, b"amalgam", b"git.hggit-files")
+    if given is not None:
+        return stringutil.parsebool(given) is True
+    return os.path.exists(os.path.join(repo.sharedpath, NAME))
