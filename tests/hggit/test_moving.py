@@ -296,8 +296,12 @@ def test_names_and_phases_are_those_of_hggit(moved: Moved, upstream: Upstream) -
     moved.hg("bookmark", "-f", "-r", "main", "other", *fresh)
     said = moved.hg("pull", *fresh)
     assert "importing 1 git commits" in said
-    assert "not updating diverged bookmark other" in said
-    assert "new changesets" in said
+    diverged = "not updating diverged bookmark other"
+    assert said.index(diverged) < said.index("new changesets")
+    alias = ("--config", f"paths.again={upstream.path}")
+    assert {"again/main", "default/main"} <= {
+        *moved.hg("tags", *fresh, *alias, "-T", "{tag}\n").split()
+    }
     assert "added" not in said
     moved.hg("debug-remove-hggit-state", *fresh)
     assert not moved.hg("log", "-r", "fromgit()", *fresh)
@@ -346,10 +350,20 @@ def test_pushes_are_those_of_hggit(moved: Moved, upstream: Upstream) -> None:
     assert "deleting reference refs/heads/mine" in said
     assert "warning: unable to delete 'refs/heads/unknown'" in said
 
-    new = moved.root.with_name("new")
-    moved.hg("init", str(new))
-    settings = ("dialect=hggit", "hggit-files=yes")
-    given = [it for item in settings for it in ("--config", f"amalgam.git.{item}")]
-    code, said = moved.run("push", "-R", str(new), *given, str(upstream.path))
+
+def test_a_first_push_publishes(tmp_path: Path, moved: Moved) -> None:
+    """The remote is empty, and tells of its HEAD when it has the branch of it."""
+    empty, new = tmp_path / "empty.git", tmp_path / "new"
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(empty))
+    items = ("git.dialect=hggit", "git.hggit-files=yes")
+    given = [it for item in items for it in ("--config", f"amalgam.{item}")]
+    assert "no changes found" not in moved.hg("clone", *given, str(empty), str(new))
+    inside = (*given, "-R", str(new), "--config", "hggit.usephases=yes")
+    code, said = moved.run("push", *inside)
     assert code == 255
     assert "no bookmarks or tags to push to git" in said
+    (new / "a").write_text("a")
+    moved.hg("commit", *inside, "-A", "-q", "-m", "one", str(new / "a"))
+    moved.hg("bookmark", *inside, "main")
+    assert "adding reference refs/heads/main" in moved.hg("push", *inside)
+    assert moved.hg("log", *inside, "-T", "{phase}\n") == "public\n"

@@ -82,9 +82,13 @@ class _Names:
     def _found(self, repo: RepoT) -> Iterable[tuple[bytes, bytes]]:
         fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
         for remote in fetched.remotes():
-            for ref, it in fetched.refs(remote).items():
-                if it.node and (name := self._name_of(remote, ref)):
-                    yield name, bin_node(it.node)
+            refs, names = fetched.refs(remote), [remote]
+            if is_of_hggit(repo.ui):
+                names = pulling.names_of(repo, remote)
+            for known_as in names:
+                for ref, it in refs.items():
+                    if it.node and (name := self._name_of(known_as, ref)):
+                        yield name, bin_node(it.node)
 
 
 def _remote_name(remote: bytes, ref: bytes) -> bytes:

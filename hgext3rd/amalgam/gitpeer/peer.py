@@ -115,8 +115,9 @@ class GitPeer(_Peer):
         return True
 
     def close(self) -> None:
-        """End the progress bar."""
+        """End the progress bar, and print the messages that are left."""
         self.source.close()
+        self.source.tell()
 
     def capabilities(self) -> set[bytes]:
         """Return all that Mercurial may ask."""

@@ -23,7 +23,7 @@ from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
-from ..hggit import adoption
+from ..hggit import adoption, dialect
 from ..receive import importing, successors
 from ..records import Record
 from ..remote.transport import RemoteFailureError
@@ -235,6 +235,8 @@ class _Import:
             source.remote.shown,
             is_exact=imported.is_exact,
             public=public,
+            # hg-git tells of bookmarks first
+            told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,
         )
         try:
             return importing.import_commits(
@@ -276,6 +278,19 @@ def remote_name(repo: RepoT, source: GitSource) -> bytes:
             if address_of(location) == source.remote:
                 return bytes(name)
     return source.remote.key
+
+
+def names_of(repo: RepoT, remote: bytes) -> list[bytes]:
+    """Return ``remote`` and all other names in ``[paths]`` of the same repository."""
+    paths = dict(repo.ui.configitems(b"paths"))
+    addresses: dict[bytes, object] = {}
+    for name, location in paths.items():
+        if b":" not in name and name != b"default-push" and location:
+            with contextlib.suppress(error.InputError):
+                addresses[name] = address_of(location.partition(b"#")[0])
+    own = addresses.get(remote)
+    others = [it for it in addresses if own and addresses[it] == own and it != remote]
+    return [remote, *others]
 
 
 def pull(
@@ -367,12 +382,14 @@ class _Pull:
         names = asked
         if names is None:
             names = branches + [it for it in refs if it.startswith((TAGS, NOTES))]
-            if HEAD in advertised.oids and not advertised.head and covers is None:
+            is_detached = HEAD in advertised.oids and not advertised.head
+            if is_detached and covers is None and not marks.is_of_hggit(repo.ui):
                 names.append(HEAD)
         job, end = _Import(repo, source), len(repo.unfiltered().changelog)
         pulled = job.run(names)
         op.cgresult = pulled.heads or source.imported_heads
-        if not pulled.commits and not source.imported_heads:
+        is_silent = _clones and marks.is_of_hggit(repo.ui)
+        if not (pulled.commits or source.imported_heads or is_silent):
             repo.ui.status(_(b"no changes found\n"))
         pulled_refs = {
             it: ref for it, ref in job.refs.items() if it.startswith(b"refs/")
@@ -388,6 +405,7 @@ class _Pull:
                 self._follow(job.before, nodes, end)
             marked = branches if covers else asked or ()
             self._set_bookmarks(nodes, marked, len(branches))
+            source.tell()
             if pulled_refs != job.before:
                 transaction = op.trmanager.transaction()
                 job.fetched.keep_refs(self._remote, pulled_refs, transaction)
@@ -420,11 +438,11 @@ class _Pull:
     ) -> None:
         """Let bookmarks follow branches that were rewritten or deleted.
 
-        Only those that are where the last pull found the branch. ``end``: the first
-        revision of this pull.
+        Only those that are where the last pull found the branch. With hg-git, those of
+        rewritten branches stay. ``end``: the first revision of this pull.
         """
         repo, there = self._repo, self._source.advertised.oids
-        prunes = marks.wants_pruning(repo.ui)
+        prunes, is_hggit = marks.wants_pruning(repo.ui), dialect.goes_on(repo)
         is_below = repo.unfiltered().changelog.isancestor
         changes: list[tuple[bytes, bytes | None]] = []
         moves = []
@@ -436,12 +454,18 @@ class _Pull:
             if here is None or not it.node:
                 continue
             new, is_unmoved = nodes.get(ref), hex_node(here) == it.node
+            if is_hggit and ref in there:
+                continue
             if ref not in there and is_unmoved and prunes:
                 changes.append((name, None))
                 text = _(b"deleting bookmark %s: the remote has deleted its branch")
+                if is_hggit:
+                    text = _(b"deleting bookmark %s")
                 repo.ui.status(one_line(text % name))
             elif ref not in there:
                 text = _(b"keeping bookmark %s: the remote has deleted its branch")
+                if is_hggit:
+                    text = _(b"not deleting diverged bookmark %s")
                 repo.ui.status(one_line(text % name))
             elif new and is_unmoved and new != here and not is_below(here, new):
                 changes.append((name, new))
@@ -480,9 +504,19 @@ class _Pull:
 
     def _activate(self, asked: Sequence[bytes] | None) -> None:
         """Make active the bookmark that a clone checks out."""
-        ref = asked[0] if asked else self._source.advertised.head
+        advertised, is_hggit = self._source.advertised, marks.is_of_hggit(self._repo.ui)
+        ref = asked[0] if asked else advertised.head
+        if is_hggit and not ref:  # a branch at a detached HEAD
+            oids = advertised.oids
+            same = (it for it in sorted(oids) if oids[it] == oids.get(HEAD))
+            ref = next((it for it in same if it.startswith(HEADS)), b"")
         name = marks.name_of(self._repo.ui, ref) if ref.startswith(HEADS) else b""
         if name in self._repo._bookmarks:
             bookmod.activate(self._repo, name)
-        elif HEAD in self._source.advertised.oids and not ref:
-            self._repo.ui.warn(_(b"the remote has checked out no branch\n"))
+        elif HEAD in advertised.oids and not ref:
+            warn = self._repo.ui.warn
+            if is_hggit:
+                warn(_(b"warning: the git source repository has a detached head\n"))
+                warn(_(b"(you may want to update to a bookmark)\n"))
+            else:
+                warn(_(b"the remote has checked out no branch\n"))

@@ -28,7 +28,7 @@ from ..hggit import dialect, pushes
 from ..records import Record
 from ..remote import staging
 from ..remote.staging import Change
-from ..remote.transport import NO_OID, FailureKind, RemoteFailureError
+from ..remote.transport import NO_OID, Advertised, FailureKind, RemoteFailureError
 from ..scratch import scratch
 from ..terminal import one_line
 from . import bookmarks as marks, hggitfiles, pulling
@@ -424,7 +424,12 @@ class _Push:
             return
         repo, source = self._repo, self._source
         remote, fetched = self._remote, Fetched(self._store)
-        rule = marks.PublicRefs(repo.ui, remote, source.advertised.head)
+        head = source.advertised.head
+        if not head and any(it.node and not it.is_tag for it in done):
+            # HEAD of an empty repository is not told before it has this branch
+            with contextlib.suppress(RemoteFailureError):
+                head = Advertised.parsed(source.transport.listing()).head
+        rule = marks.PublicRefs(repo.ui, remote, head)
         public = [
             it.node for it in done if it.node and (self._publishes or it.ref in rule)
         ]

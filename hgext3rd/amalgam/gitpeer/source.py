@@ -21,6 +21,7 @@ from ..remote.transport import (
     Transport,
     access_of,
 )
+from ..terminal import one_line
 from . import addresses
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class GitSource:
         """Refs and oids of revisions that somebody asked for."""
         self.imported_heads = 0
         """As ``cgresult`` of Mercurial, for commits that were imported for them."""
+        self.told_later: list[bytes] = []
+        """Messages about imports, for the end of a pull."""
         self._bar: Any = None
 
     def pulls_into(self, repo: RepoT) -> None:
@@ -145,6 +148,12 @@ class GitSource:
             _(b"unknown revision '%s'") % key,
             hint=_(b"name a branch or tag of the remote, or 40 digits of a commit"),
         )
+
+    def tell(self) -> None:
+        """Print the messages about imports."""
+        for text in self.told_later:
+            self.ui.write(*map(one_line, text.splitlines()))
+        self.told_later.clear()
 
     def close(self) -> None:
         """End the progress bar."""

@@ -56,6 +56,8 @@ class ImportSettings(Record):
     """Whether extras keep parts of commits that changesets cannot express."""
     public: Collection[bytes] = ()
     """Oids of commits that are public, with their ancestors. All others are drafts."""
+    told_later: list[bytes] | None = None
+    """Where Mercurial's messages about the last transaction go; else to the user."""
 
 
 class Recorder(Protocol):
@@ -103,8 +105,10 @@ def import_commits(
         base |= known(parents - base.keys())
         heads = public.intersection(batch)
         heads -= {it for oid in heads for it in new.parents[oid]}
+        later = settings.told_later if end >= len(oids) else None
+        chosen = settings._replace(public=heads, told_later=later)
         try:
-            _import(repo, git, batch, base, record, settings._replace(public=heads))
+            _import(repo, git, batch, base, record, chosen)
         except error.InputError:
             if not is_first or len(batch) <= settings.batch:
                 raise
@@ -148,7 +152,12 @@ def _import(
         )
         for refusal in made.refused:
             raise refused(refusal)
-        with repo.wlock(), repo.lock(), repo.transaction(_SOURCE) as transaction:
+        with (
+            repo.wlock(),
+            repo.lock(),
+            _held(repo.ui, settings.told_later),
+            repo.transaction(_SOURCE) as transaction,
+        ):
             with _as_hggit(repo.ui, settings):
                 _add(repo, transaction, (out, made), settings)
             nodes = [
@@ -179,6 +188,25 @@ def _add(
     stream = util.chunkbuffer(bundler.getchunks())
     unbundler = exchange.readbundle(repo.ui, stream, None)
     exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
+
+
+@contextlib.contextmanager
+def _held(ui: UiT, messages: list[bytes] | None) -> Iterator[None]:
+    """Collect messages in the list ``messages``, if given."""
+    if messages is None:
+        yield
+        return
+    ui.pushbuffer()
+    is_done = False
+    try:
+        yield
+        is_done = True
+    finally:
+        text = ui.popbuffer()
+        if is_done:
+            messages.append(text)
+        else:
+            ui.write(*map(one_line, text.splitlines()))
 
 
 @contextlib.contextmanager
