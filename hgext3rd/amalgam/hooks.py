@@ -438,7 +438,8 @@ def reposetup(_ui: UiT, repo: RepoT) -> None:
         return
     has_remotes = os.path.exists(path + b"/amalgam/fetched")
     has_hggit = os.path.exists(path + b"/git-mapfile")
-    if has_remotes or has_hggit:
+    is_exported = os.path.exists(path + b"/amalgam/map/hggit.docket")
+    if has_remotes or has_hggit or is_exported:
         _replacement("hggit.dialect:choose")(repo)
         _replacement("gitpeer.names:add_namespaces")(repo)
         _replacement("gitpeer.checkout:guard")(repo)

@@ -367,3 +367,19 @@ def test_a_first_push_publishes(tmp_path: Path, moved: Moved) -> None:
     moved.hg("bookmark", *inside, "main")
     assert "adding reference refs/heads/main" in moved.hg("push", *inside)
     assert moved.hg("log", *inside, "-T", "{phase}\n") == "public\n"
+
+
+def test_gitignore_counts_without_hgignore(moved: Moved) -> None:
+    files = {".gitignore": "# no\n/one\n*.o\nd/two\n!x\n", "d/.gitignore": "/{x}\n"}
+    for name in ("one", "a.o", "d/one", "d/b.o", "d/two", "e/d/two", "d/{x}", "d/x"):
+        files[name] = ""
+    for name, text in files.items():
+        (moved.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (moved.root / name).write_text(text)
+    said = moved.hg("status", "-u", "-n")
+    assert ".gitignore: unsupported ignore pattern '!x'" in said
+    shown = {*said.split("\n")} & {*files}
+    assert shown == {".gitignore", "d/.gitignore", "d/one", "e/d/two", "d/x"}
+    assert "in d/.gitignore, line 1: '/{x}'" in moved.hg("debugignore", "d/{x}")
+    (moved.root / ".hgignore").write_text("")
+    assert {*moved.hg("status", "-u", "-n").split()} >= {*files}

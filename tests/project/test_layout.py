@@ -205,6 +205,7 @@ def test_no_two_public_classes_have_one_name() -> None:
 #: What is stored on objects that are not ours, and why.
 FOREIGN = {
     "repo.__class__": "a subclass of our own, as Mercurial's extensions do it",
+    "dirstate.__class__": "the same, for a dirstate that was just made",
     "unpacker.__class__": "the same, for a changegroup that was just made",
     "self.index": "Mercurial's own attribute: index.opening puts a node map before it",
     "bundler._compengine": "Mercurial's own attribute: its compression engine",

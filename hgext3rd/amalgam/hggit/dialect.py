@@ -16,6 +16,7 @@ from ..config import setting
 from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
 from ..files import Directory
 from ..gitstore.imported import has_taken_over
+from . import gitignore
 from .mapfile import NAME
 
 if TYPE_CHECKING:
@@ -25,7 +26,14 @@ _ITEM = (b"amalgam", b"git.dialect")
 
 
 def choose(repo: RepoT) -> None:
-    """Set the dialect, if hg-git's goes on."""
+    """Set the dialect, if hg-git's goes on; then ``.gitignore`` counts."""
+    _set(repo)
+    # none of a peer
+    if setting(repo.ui, *_ITEM) == HGGIT_DIALECT and hasattr(repo, "_makedirstate"):
+        gitignore.read_in(repo)
+
+
+def _set(repo: RepoT) -> None:
     if setting(repo.ui, *_ITEM) is not None:
         return
     directory = Directory(repo.sharedpath, (b"amalgam",))
