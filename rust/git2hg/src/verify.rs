@@ -103,7 +103,8 @@ impl<D: Dialect> RoundTrip<'_, D> {
         if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {
             return Err(fault("other changesets than were made"));
         }
-        let mut roots = ManifestTrees::new(self.manifest, manifests, contents, self.known);
+        let mut roots =
+            ManifestTrees::new(self.manifest, (manifests, self.request.dir), contents, self.known)?;
         let mut commits = CommitsByNode::new();
         let mut taken: HashSet<Oid> = HashSet::new();
         for KnownParent { oid, node, manifest, tree, is_part } in self.known {

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub(crate) type Number = Option<u32>;
 
 /// Deltas after which a whole text is kept.
-const LONGEST_CHAIN: u32 = 100;
+pub(crate) const LONGEST_CHAIN: u32 = 100;
 /// Memory of a list of changes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 100;
 /// Linear searches for nodes of the store before a table is built.

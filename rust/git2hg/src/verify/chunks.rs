@@ -188,10 +188,15 @@ impl<'a> ChunkTexts<'a> {
         Ok(())
     }
 
+    /// An empty buffer within the budget.
+    pub fn room(&self) -> Buffer {
+        Buffer::new(Some(Arc::clone(&self.budget)))
+    }
+
     /// Delta of a revision.
     pub fn delta(&self, number: usize) -> VerifyResult<Buffer> {
         let Revision { delta_at, delta_len, .. } = self.revisions[number];
-        let mut bytes = Buffer::new(Some(Arc::clone(&self.budget)));
+        let mut bytes = self.room();
         bytes.resize(delta_len)?;
         read(self.file, delta_at, &mut bytes)?;
         Ok(bytes)
@@ -237,7 +242,7 @@ impl<'a> ChunkTexts<'a> {
         base: &[u8],
         delta: &Delta<'_>,
     ) -> VerifyResult<Arc<Buffer>> {
-        let mut text = Buffer::new(Some(Arc::clone(&self.budget)));
+        let mut text = self.room();
         delta.apply(base, &mut text)?;
         let text = Arc::new(text);
         self.texts.put(self.revisions[number].chunk.node, Arc::clone(&text), text.len());

@@ -174,3 +174,28 @@ fn a_path_deeper_than_exports_allow_is_refused_as_a_path() {
         assert_eq!(reasons, expected, "{depth}");
     }
 }
+
+#[test]
+fn branches_from_old_commits_come_back() {
+    let git = Git::default();
+    let contents: Vec<Oid> =
+        ["one\n", "two\n"].map(|text| git.add(ObjectKind::Blob, text.as_bytes())).into();
+    let names: Vec<String> = (100..400).map(|number| format!("file{number}")).collect();
+    let mut entries: Vec<_> =
+        names.iter().map(|name| (Mode::FILE, name.as_str(), contents[0])).collect();
+    let (mut commits, mut trees) = (Vec::new(), Vec::new());
+    for at in 0..250 {
+        entries[at].2 = contents[1];
+        let above: Vec<Oid> = commits.last().copied().into_iter().collect();
+        trees.push(entries.clone());
+        commits.push(git.commit(git.tree(&entries), &above, PLAIN.author, "next\n"));
+    }
+    // the cache has only the newest texts
+    for at in [3, 98, 99, 100, 150, 198, 199, 249] {
+        trees[at][299].2 = contents[1];
+        commits.push(git.commit(git.tree(&trees[at]), &[commits[at]], PLAIN.author, "branch\n"));
+    }
+    let converted = Converted::of(git, &commits, GroupVersion::V02);
+    assert_eq!(converted.made.refused, []);
+    assert_eq!(converted.made.changesets.len(), commits.len());
+}

@@ -11,13 +11,14 @@ use dialect::exact::tree::{
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashMap;
-use parallel::Buffer;
+use parallel::{Buffer, Directory};
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::KnownParent;
 use crate::build::manifestlines::{differing, entry};
-use crate::build::manifests::MOST_SEARCHES;
+use crate::build::manifests::{LONGEST_CHAIN, MOST_SEARCHES};
+use crate::build::spool::Spool;
 use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::verify::blobs::FileBlobs;
@@ -34,6 +35,11 @@ pub(crate) struct ManifestTrees<'a> {
     stored: Option<HashMap<Node, Rev>>,
     searches: u32,
     manifests: ChunkTexts<'a>,
+    /// Whole texts of some manifests, so that chains of deltas end.
+    spool: Spool,
+    kept: HashMap<usize, (u64, usize)>,
+    /// For each manifest, deltas since the last whole text.
+    chains: Vec<u32>,
     contents: FileBlobs<'a>,
     trees: HashMap<Node, Oid>,
 }
@@ -53,15 +59,25 @@ impl<'a> ManifestTrees<'a> {
     /// Starts with the manifests of known changesets; `manifests` are those of a changegroup.
     pub fn new(
         revlog: &'a Revlog,
-        manifests: ChunkTexts<'a>,
+        (manifests, dir): (ChunkTexts<'a>, &Directory),
         contents: FileBlobs<'a>,
         known: &[KnownParent],
-    ) -> Self {
+    ) -> VerifyResult<Self> {
         let mut trees: HashMap<Node, Oid> =
             known.iter().map(|known| (known.manifest, known.tree)).collect();
         trees.insert(Node::NULL, Oid::EMPTY_TREE);
-        let scratch = Scratch::default();
-        Self { revlog, scratch, stored: None, searches: 0, manifests, contents, trees }
+        Ok(Self {
+            revlog,
+            scratch: Scratch::default(),
+            stored: None,
+            searches: 0,
+            spool: Spool::new(dir, "verified-manifests")?,
+            kept: HashMap::new(),
+            chains: vec![0; manifests.len()],
+            manifests,
+            contents,
+            trees,
+        })
     }
 
     /// Tree of a manifest. `before` is the manifest of the first parent of its changeset.
@@ -211,6 +227,7 @@ impl<'a> ManifestTrees<'a> {
         let bytes = self.manifests.delta(number)?;
         let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
         let text = self.manifests.patch(number, &base, &delta)?;
+        self.keep(number, &text)?;
         let (mut entries, mut kept) = (Entries::new(), Entries::new());
         let (mut from, mut at) = (0, 0);
         for hunk in delta.hunks() {
@@ -230,6 +247,18 @@ impl<'a> ManifestTrees<'a> {
         }
         entries.retain(|path, entry| entry.is_none() || kept.get(path) != Some(entry));
         Ok((entries, text))
+    }
+
+    /// Keeps the text of a manifest, if its chain is long: a branch may start at any of them.
+    fn keep(&mut self, number: usize, text: &[u8]) -> VerifyResult<()> {
+        let base = self.manifests.find(self.manifests.base(number));
+        let chain = base.map_or(0, |base| self.chains[base]) + 1;
+        self.chains[number] = chain % LONGEST_CHAIN;
+        if chain == LONGEST_CHAIN && !self.kept.contains_key(&number) {
+            self.kept.insert(number, (self.spool.len(), text.len()));
+            self.spool.push(text)?;
+        }
+        Ok(())
     }
 
     /// Differences of two manifests.
@@ -256,7 +285,14 @@ impl<'a> ManifestTrees<'a> {
             if let Some(text) = self.manifests.recent(at) {
                 break text;
             }
-            match self.manifests.find(at) {
+            let found = self.manifests.find(at);
+            if let Some((at, len)) = found.and_then(|number| self.kept.get(&number)) {
+                let mut whole = self.manifests.room();
+                whole.resize(*len)?;
+                self.spool.read_exact(*at, &mut whole)?;
+                break Arc::new(whole);
+            }
+            match found {
                 Some(number) if chain.last().is_none_or(|last| number < *last) => {
                     chain.push(number);
                     at = self.manifests.base(number);
