@@ -143,6 +143,8 @@ HGGIT_EXPORTS = 30
 HGGIT_IMPORTS = 30
 HGGIT_LISTED = 30
 ALTERNATIONS = 5
+HGGIT_MOVES = 5
+HGGIT_TURNS = 5
 # directories of git repositories, and how many commits of each are pushed
 GIT_HISTORIES =
 GIT_COMMITS = 2000
@@ -161,7 +163,7 @@ oracle: local $(CINNABAR) $(HGGIT) ## compare ids, metadata and pushes with git-
 	  --json "$$TREE"/build/oracle-pushes.json
 	@cd tests && $(BIN)/python3 -m oracle.hggit --hggit $(call absolute,$(HGGIT)) \
 	  --exports $(HGGIT_EXPORTS) --imports $(HGGIT_IMPORTS) --listed $(HGGIT_LISTED) \
-	  --alternations $(ALTERNATIONS) \
+	  --alternations $(ALTERNATIONS) --moves $(HGGIT_MOVES) --turns $(HGGIT_TURNS) \
 	  --answers "$$TREE"/build/oracle-hggit --json "$$TREE"/build/oracle-hggit.json
 	@cd tests && $(BIN)/python3 -m oracle.drawn --commits $(DRAWN) \
 	  $(foreach it,$(RECEIVERS),--client "$$TREE"/$(dir $(it))hg) \

@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -36,8 +35,8 @@ from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
 from testlib.hggithistories import GitHistory, grown_for_import, steps
 from testlib.oddstore import Step
-from testlib.randomcommits import write_object
 
+from .moves import SHAPES, THREE, Moves, Shape, grown
 from .shrinking import shrink
 from .sides import SERVED, Ids
 
@@ -321,91 +320,29 @@ def alternation(seed: int, scratch: Path, peer: Peer) -> Outcome:
     return outcome
 
 
-def moving(seed: int, scratch: Path, peer: Peer) -> Outcome:
-    """Let both pull from a git repository, commit, and push, in turns.
-
-    They share one repository, which hg-git has cloned, and its files. No line of the
-    map may go or change, and both name the same commits.
-    """
-    outcome = Outcome(f"moving {seed}")
-    draw = random.Random(seed)
+def moving(seed: int, turns: int, scratch: Path, peer: Peer) -> Outcome:
+    """Let both work in a repository that hg-git has cloned."""
     with tempfile.TemporaryDirectory(dir=scratch) as name:
-        place = Path(name)
-        upstream, repository = place / "upstream.git", place / "repository"
+        upstream = Path(name) / "upstream.git"
         GitHistory(upstream, seed, _COMMITS // 2).grow_all()
-        blob = write_object(upstream, "blob", b"on top\n")
-        for number in range(2):
-            first = _grown(upstream, None, b"first", blob, number)
-            git(upstream, "update-ref", f"refs/heads/work{number}", first)
-        outcome.stopped = peer.run(place, "clone", "-q", str(upstream), str(repository))
-        known = peer.ids(repository)
-        for turn in range(0 if outcome.stopped else _TURNS):
-            old, ref = draw.choice(_plain_branches(upstream))
-            oid = _grown(upstream, old, b"turn %d" % turn, blob, turn)
-            git(upstream, "update-ref", ref, oid)
-            mine = ("-qAm", f"turn {turn}", "-d", f"{turn} 0")
-            branch = ref.removeprefix("refs/heads/")
-            for step in (
-                ("pull", "-q"),
-                ("update", "-qC", branch),
-                ("commit", *mine),
-                ("push", "-q", "-B", branch),
-            ):
-                (repository / f"mine {turn}").write_text(f"{turn}\n")
-                said = _of_turn(repository, turn, peer, step)
-                if said:
-                    outcome.problems.append(f"turn {turn}: {' '.join(step)}: {said}")
-            now = peer.ids(repository)
-            outcome.compared += len(now)
-            outcome.problems += [
-                f"turn {turn}: {node} was {known[node]}, is {now.get(node)}"
-                for node in known
-                if now.get(node) != known[node]
-            ]
-            if oid not in now.values():
-                outcome.problems.append(f"turn {turn}: {oid} was not pulled")
-            known = now
-        if not outcome.stopped:
-            log = hg(repository, "log", "-r", "all()", "-T", "{node} {gitnode}\n")
-            ours = dict(it.split(" ") for it in log.decode().splitlines())
-            differences(known, ours, outcome, is_whole=True)
+        shape = SHAPES[seed % len(SHAPES)]
+        return moved(upstream, shape, turns, peer, seed)
+
+
+def moved(
+    upstream: Path, shape: Shape, turns: int, peer: Peer, seed: int = 0
+) -> Outcome:
+    """Let both work in a clone of ``upstream``, which is changed."""
+    outcome = Outcome(f"moving {seed} ({shape})")
+    moves = Moves(upstream.parent, upstream, peer.program, shape, seed)
+    outcome.stopped = moves.clone()
+    if not outcome.stopped:
+        for turn in range(turns):
+            moves.round(turn)
+        moves.compare()
+        outcome.compared = len(moves.ids())
+        outcome.problems = moves.problems
     return outcome
-
-
-def _grown(
-    upstream: Path, parent: str | None, name: bytes, blob: str, when: int
-) -> str:
-    """Return a commit with a file more than its parent."""
-    entries = git(upstream, "ls-tree", parent) if parent else b""
-    entries += b"100644 blob %s\t%s\n" % (blob.encode(), name)
-    command = ["git", "mktree"]
-    tree = subprocess.run(
-        command, cwd=upstream, input=entries, capture_output=True, check=True
-    ).stdout.strip()
-    who = b"G <g@h> %d +0000" % when
-    above = b"parent %s\n" % parent.encode() if parent else b""
-    content = b"tree %s\n%sauthor %s\ncommitter %s\n\n%s\n"
-    content %= (tree, above, who, who, name)
-    return write_object(upstream, "commit", content)
-
-
-def _plain_branches(upstream: Path) -> list[tuple[str, str]]:
-    """Return commit and name of branches without submodules: these stop an update."""
-    listing = git(upstream, "for-each-ref", "refs/heads/").decode().splitlines()
-    found = [(line.split()[0], line.split()[2]) for line in listing]
-    odd = re.compile(rb"160000|\.gitmodules|\.hgsub")
-    return [it for it in found if not odd.search(git(upstream, "ls-tree", "-r", it[0]))]
-
-
-def _of_turn(repository: Path, turn: int, peer: Peer, step: tuple[str, ...]) -> str:
-    """Run a command with amalgam, and every second turn with hg-git; what it said."""
-    if turn % 2:
-        return peer.run(repository, *step)
-    user = "--config=ui.username=Lab <lab@example.org>"
-    command = [str(HG), "--config=extensions.amalgam=", user, *step]
-    done = subprocess.run(command, cwd=repository, env=ENVIRONMENT, capture_output=True)
-    text = (done.stdout + done.stderr).decode(errors="replace")
-    return text or "it failed" if done.returncode else ""
 
 
 def _taken_in(
@@ -417,22 +354,8 @@ def _taken_in(
         return ""
     objects = (repository / ".hg/git/objects", upstream / "objects")
     shutil.copytree(*objects, dirs_exist_ok=True)
-    node, parent = draw.choice(sorted(known.items()))
-    listing = git(upstream, "ls-tree", parent)
-    blob = write_object(upstream, "blob", node.encode())
-    listing += b"100644 blob %s\tof git %d\n" % (blob.encode(), len(known))
-    done = subprocess.run(
-        ["git", "mktree"], cwd=upstream, input=listing, capture_output=True, check=True
-    )
-    who = b"G <g@h> %d +0200" % len(known)
-    lines = (
-        b"tree " + done.stdout.strip(),
-        b"parent " + parent.encode(),
-        b"author " + who,
-        b"committer " + who,
-        b"\nof git\n",
-    )
-    oid = write_object(upstream, "commit", b"\n".join(lines))
+    _node, parent = draw.choice(sorted(known.items()))
+    oid = grown(upstream, parent, b"of git %d" % len(known), len(known))
     git(upstream, "update-ref", f"refs/heads/g{len(known)}", oid)
     ours_first, said = draw.random() < 0.5, ""
     for is_ours in (ours_first, not ours_first):
@@ -474,7 +397,9 @@ def _all(
         yield "listed", outcome
     for outcome in each(alternation, options.alternations):
         yield "alternations", outcome
-    for outcome in each(moving, options.alternations):
+    seeds = range(first, first + options.moves)
+    turns = repeat(options.turns)
+    for outcome in pool.map(moving, seeds, turns, repeat(scratch), repeat(peer)):
         yield "moves", outcome
     for number, source in enumerate(options.hg):
         place = scratch / f"given{number}"
@@ -490,6 +415,7 @@ def _all(
         heads = git(bare, "rev-list", "--no-walk", "--branches", "--tags").decode()
         outcome = Outcome(str(source))
         yield "given", imported(peer, bare, heads.split(), outcome)
+        yield "given moves", moved(bare, Shape(THREE), options.turns, peer)
 
 
 def _options() -> argparse.Namespace:
@@ -499,6 +425,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--imports", type=int, default=30, help="random histories")
     parser.add_argument("--listed", type=int, default=30, help="random histories")
     parser.add_argument("--alternations", type=int, default=3)
+    parser.add_argument("--moves", type=int, default=5, help="random histories")
+    parser.add_argument("--turns", type=int, default=_TURNS, help="of each move")
     parser.add_argument("--hg", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--git", type=Path, action="append", default=[], metavar="DIR")
     parser.add_argument("--answers", type=Path, help="where those of hg-git are kept")

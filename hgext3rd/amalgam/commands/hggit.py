@@ -148,12 +148,11 @@ def clean_up(ui: UiT, repo: RepoT) -> None:
         lines = mapfile.read(place)
         kept = []
         for oid, node in lines:
-            stays = repo.changelog.hasnode(node)
-            if not stays:
-                line = b"dropping GIT:%s -> HG:%s" % (hex_node(oid), hex_node(node))
-                ui.note(one_line(line))
-            if stays:
+            if repo.changelog.hasnode(node):
                 kept.append((oid, node))
+                continue
+            line = b"dropping GIT:%s -> HG:%s" % (hex_node(oid), hex_node(node))
+            ui.note(one_line(line))
         if kept != lines:
             mapfile.rewrite(place, kept, store.placement)
         files = _files_of(store)
