@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -177,41 +178,150 @@ def test_a_part_of_a_history_is_refused(
     assert {"one", "two", "three"} <= {*clone.hg("log", "-T", "{desc}\n").split()}
 
 
-def test_objects_of_a_local_repository_are_copied_and_verified(
-    tmp_path: Path, project: HostedRepository
-) -> None:
-    """git receives none of them, so it does not hash their contents."""
+class Local:
+    """A repository of this machine, and a clone of it in a dialect."""
 
-    def made(content: str, *args: str) -> str:
-        done = captured(["git", *args], project.path, input=content, text=True)
+    def __init__(self, tmp_path: Path, path: Path, dialect: str) -> None:
+        self.path = path
+        self.clone = Clone(tmp_path / f"clone-{dialect}")
+        self.clone.hg("init", str(self.clone.root))
+        self.dialect = dialect
+
+    def made(self, content: str, *args: str) -> str:
+        """Make an object with git; return its id."""
+        done = captured(["git", *args], self.path, input=content, text=True)
         return str(done.stdout).strip()
 
-    blob = made("right", "hash-object", "-w", "--stdin")
-    other = made("wrong", "hash-object", "-w", "--stdin")
-    tree = made(f"100644 blob {blob}\tfile\n", "mktree")
+    def loose(self, oid: str) -> Path:
+        return self.path / "objects" / oid[:2] / oid[2:]
+
+    def spoil(self, oid: str, other: str) -> None:
+        """Give an object the content of another one."""
+        content = self.loose(other).read_bytes()
+        self.loose(oid).unlink()
+        self.loose(oid).write_bytes(content)
+
+    def pull(self, *args: str, **environment: str) -> tuple[int, str]:
+        items = (f"dialect={self.dialect}", "memory=8MB")
+        config = [it for item in items for it in ("--config", f"amalgam.git.{item}")]
+        url = f"git+{self.path.as_uri()}"
+        return self.clone.run("pull", *config, *args, url, **environment)
+
+    def is_refused(self, words: str) -> bool:
+        """Whether a pull fails with ``words``, and leaves neither objects nor names."""
+        code, output = self.pull()
+        fetched = self.clone.root / ".hg/amalgam/fetched"
+        assert (code, not [*fetched.glob("objects.git/objects/pack/*")]) == (255, True)
+        assert {it.name for it in fetched.iterdir()} == {"objects.git"}
+        assert self.clone.hg("log", "-T", "{node}\n") == ""
+        return words in output
+
+
+_DIFFERS = "has another content than its id says"
+_LARGE = 300_000  # bytes that are left to git, with the memory of the pulls above
+
+
+@pytest.mark.parametrize("dialect", ["cinnabar", "hggit"])
+def test_objects_of_a_local_repository_are_copied_and_verified(
+    tmp_path: Path, project: HostedRepository, dialect: str
+) -> None:
+    """git receives none of them, so it does not hash their contents."""
+    local, trace = Local(tmp_path, project.path, dialect), tmp_path / "trace"
+    blob, other = (
+        local.made(it, "hash-object", "-w", "--stdin") for it in ("right", "wrong")
+    )
+    tree = local.made(f"100644 blob {blob}\tfile\n", "mktree")
     commit = project.git("commit-tree", tree, "-p", "default", "-m", "file")
     project.git("update-ref", "refs/heads/default", commit)
-    loose = project.path / "objects" / blob[:2] / blob[2:]
-    right = loose.read_bytes()
-    loose.unlink()
-    loose.write_bytes((project.path / "objects" / other[:2] / other[2:]).read_bytes())
-    clone, trace = Clone(tmp_path / "clone"), tmp_path / "trace"
-    clone.hg("init", str(clone.root))
-    url = f"git+{project.path.as_uri()}"
-    code, output = clone.run("pull", url, GIT_TRACE=str(trace))
-    assert code == 255
-    assert f"cannot import commit {commit}: its changeset is not exported" in output
+    note, large = (
+        local.made(it, "hash-object", "-w", "--stdin") for it in ("note", "x" * _LARGE)
+    )
+    entries = f"100644 blob {large}\tlarge\n100644 blob {note}\tsmall\n"
+    tree = local.made(entries, "mktree")
+    noted = project.git("commit-tree", tree, "-m", "notes")
+    project.git("update-ref", "refs/notes/commits", noted)
+    right = {it: local.loose(it).read_bytes() for it in (blob, note, large)}
+
+    def mend(oid: str) -> None:
+        local.loose(oid).unlink()
+        local.loose(oid).write_bytes(right[oid])
+
+    for oid in (blob, note, large):
+        words = f"object {oid} {_DIFFERS}"
+        if (oid, dialect) == (blob, "cinnabar"):
+            words = f"cannot import commit {commit}: its changeset is not exported"
+        local.spoil(oid, other)
+        assert local.is_refused(words)
+        mend(oid)
+    # so are those that a killed pull has copied
+    local.spoil(note, other)
+    (tmp_path / "kill.py").write_text(
+        "import os\n"
+        "from hgext3rd.amalgam.receive import importing\n"
+        "def import_commits(*args):\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "importing.import_commits = import_commits\n"
+    )
+    kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
+    assert local.pull(*kill)[0] == -9
+    assert local.is_refused(f"{note} {_DIFFERS}")
+    mend(note)
+    code, output = local.pull(GIT_TRACE=str(trace))
+    assert code == 0, output
     assert "rev-list" in trace.read_text()
     assert "index-pack" not in trace.read_text()
-    loose.unlink()
-    loose.write_bytes(right)
-    clone.hg("pull", url)
-    assert oids(project) <= clone.commits()
-    fetched = clone.root / ".hg/amalgam/fetched/objects.git"
+    fetched = local.clone.root / ".hg/amalgam/fetched/objects.git"
     listing = ("cat-file", "--batch-all-objects", "--batch-check")
     packed = git(fetched, *listing).decode()
-    assert blob in packed
+    assert note in packed
     assert other not in packed
+
+
+def test_hostile_packs_of_a_local_repository_are_refused(tmp_path: Path) -> None:
+    """A wrong index, short packs, and notes alone, which git verifies."""
+    path = tmp_path / "hostile"
+    git(tmp_path, "init", "-q", "--bare", "-b", "default", str(path))
+    local = Local(tmp_path, path, "hggit")
+    # of one length, so that neither is a delta of the other
+    blobs = [
+        local.made(str(number) * 9, "hash-object", "-w", "--stdin") for number in (1, 2)
+    ]
+    entries = "".join(f"100644 blob {it}\t{it}\n" for it in blobs)
+    tree = local.made(entries, "mktree")
+    commit = git(path, "commit-tree", tree, "-m", "files").decode().strip()
+    git(path, "update-ref", "refs/heads/default", commit)
+    git(path, "repack", "-q", "-a", "-d")
+    (pack,) = (path / "objects/pack").glob("*.pack")
+    idx = pack.with_suffix(".idx")
+    whole, right = pack.read_bytes(), bytearray(idx.read_bytes())
+    count = int.from_bytes(right[1028:1032], "big")
+    places = [right.index(bytes.fromhex(it), 1032) for it in blobs]
+    wrong = bytearray(right)
+    for table in (20, 24):  # checksums of entries, and their offsets
+        one, two = (1032 + table * count + (place - 1032) // 20 * 4 for place in places)
+        wrong[one : one + 4], wrong[two : two + 4] = (
+            right[two : two + 4],
+            right[one : one + 4],
+        )
+    wrong[-20:] = hashlib.sha1(wrong[:-20]).digest()
+    for file, content in ((idx, wrong), (pack, whole[:-30]), (pack, whole[:60])):
+        before = file.read_bytes()
+        file.unlink()
+        file.write_bytes(content)
+        assert local.is_refused(_DIFFERS if file == idx else "pack")
+        file.write_bytes(before)
+    assert local.pull()[0] == 0
+    # no commit is imported, so git verifies
+    notes = Local(tmp_path, path, "cinnabar")
+    note, other = (
+        notes.made(it, "hash-object", "-w", "--stdin") for it in ("note", "other")
+    )
+    tree = notes.made(f"100644 blob {note}\t{commit}\n", "mktree")
+    noted = git(path, "commit-tree", tree, "-m", "notes").decode().strip()
+    git(path, "update-ref", "refs/notes/commits", noted)
+    git(path, "update-ref", "-d", "refs/heads/default")
+    notes.spoil(note, other)
+    assert notes.is_refused("git verify-pack failed")
 
 
 def test_git_asks_for_passwords(tmp_path: Path, project: HostedRepository) -> None:

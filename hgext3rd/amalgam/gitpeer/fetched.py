@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _SETTLED = b".settled"
 _SETTLED_TITLE = b"amalgam settled pull 1\n"
 _SETTLED_BYTES = 1 << 10
+_COPIED = b"copied"
+_COPIED_TITLE = b"amalgam copied packs 1\n"
 _MARK = b"hggit.names"
 _MARK_TITLE = b"amalgam names of hg-git 1"
 # sections that pulls depend on
@@ -172,17 +174,15 @@ class Fetched(FetchedRefs):
         transport: Transport,
         wanted: Mapping[bytes, bytes],
         haves: Iterable[bytes],
-        *,
-        may_copy: bool = False,
     ) -> dict[bytes, tuple[bytes, bytes]]:
         """Fetch ``wanted`` for good, as ``fetching``, under the lock of Mercurial.
 
-        ``may_copy``: a first fetch from a repository of this machine may copy objects
-        that nobody has verified; the import has to do it.
+        A first fetch from a repository of this machine copies objects, which the import
+        has to verify: ``is_copied``.
         """
         self._repository.set_up()
         self._repository.remove_debris()
-        if may_copy and not self._repository.packs():
+        if not self._repository.packs():
             found = self._copied(transport, wanted)
             if found is not None:
                 return found
@@ -198,7 +198,8 @@ class Fetched(FetchedRefs):
         """Let git make a pack from the files of a local remote, if it can.
 
         git finds all objects there, so it receives none. Its index-pack would make and
-        hash each content: 20 core-seconds for octave.
+        hash each content: 20 core-seconds for octave. The conversion has to make them,
+        too, and verifies them then.
         """
         lender = transport.local()
         if lender is None:
@@ -215,14 +216,38 @@ class Fetched(FetchedRefs):
                 staging.run("pack-objects", *args, input=oids)
             except (RemoteFailureError, error.Abort):
                 return None
+            self.set_copied(True)
             self._take(packs)
         return found
+
+    def is_copied(self) -> bool:
+        """Return whether nobody has verified the objects yet."""
+        return _COPIED in self._directory.names()
+
+    def set_copied(self, is_copied: bool) -> None:
+        """Note whether somebody has to verify the objects."""
+        if is_copied:
+            self._directory.replace(_COPIED, _COPIED_TITLE, self._store.placement)
+        else:
+            self._directory.remove(_COPIED)
+
+    def verify(self) -> None:
+        """Let git verify all objects; remove them if one is wrong."""
+        packs = self._repository.packs_directory
+        indexes = [packs.join(it) for it in packs.names() if it.endswith(b".idx")]
+        try:
+            self.git.run("verify-pack", *indexes)
+        except error.Abort:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Remove all objects: one may have another content than its id says."""
         directory = self._repository.packs_directory
         for name in directory.names():
             directory.remove(name)
+        if self.is_copied():
+            self.set_copied(False)
 
     def _take(self, area: Directory) -> None:
         """Take the packs in ``area``, the indexes last: git sees a pack by these."""

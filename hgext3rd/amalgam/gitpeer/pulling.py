@@ -17,7 +17,6 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
 from ..config import GitConfig
-from ..configitems import METADATA_DIALECT
 from ..files import TICK_NS
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRef
@@ -139,11 +138,7 @@ class _Import:
         """Fetch and import ``names``."""
         with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
             knows = Known(self._repo, self._store, imported)
-            # each commit has to come back from its changeset: objects are verified
-            is_proved = imported.is_exact or (
-                self._store.config.dialect == METADATA_DIALECT
-            )
-            oids = self._fetched(names, knows, may_copy=is_proved)
+            oids = self._fetched(names, knows)
             commits = {
                 commit
                 for name, (_oid, commit) in oids.items()
@@ -155,6 +150,10 @@ class _Import:
             if tips:
                 tips = commits_among(git, tips)
                 count = self._import(tips, self._public(oids), knows, imported)
+            if self.fetched.is_copied():
+                if not count:
+                    self.fetched.verify()
+                self.fetched.set_copied(False)
             nodes = knows(commits)
         for name, (oid, commit) in oids.items():
             node = b"" if name.startswith(NOTES) else nodes.get(commit, b"")
@@ -165,7 +164,7 @@ class _Import:
         return Pulled(found, count, result)
 
     def _fetched(
-        self, names: Collection[bytes], knows: Known, *, may_copy: bool
+        self, names: Collection[bytes], knows: Known
     ) -> dict[bytes, tuple[bytes, bytes]]:
         """Fetch objects that are missing; return oid and commit of each name."""
         advertised, before = self._source.advertised, self.before
@@ -193,10 +192,7 @@ class _Import:
         if not missing:
             return oids
         try:
-            found = self.fetched.fetch(
-                *(self._source.transport, missing, self._haves()),
-                may_copy=may_copy,
-            )
+            found = self.fetched.fetch(self._source.transport, missing, self._haves())
         except RemoteFailureError as exc:
             raise failed(self._source, exc) from None
         finally:
@@ -235,6 +231,7 @@ class _Import:
             source.remote.shown,
             is_exact=imported.is_exact,
             public=public,
+            verify=self.fetched.verify if self.fetched.is_copied() else None,
             # hg-git tells of bookmarks first
             told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,
         )
@@ -242,8 +239,9 @@ class _Import:
             return importing.import_commits(
                 repo, self.fetched.git, tips, knows, imported.record, settings
             )
-        except importing.DiffersError:
-            self.fetched.discard()
+        except (error.InputError, error.StorageError) as exc:
+            if self.fetched.is_copied() or isinstance(exc, importing.DiffersError):
+                self.fetched.discard()
             raise
 
 

@@ -264,6 +264,7 @@ class _Settings(Record):
     round_trip: bool
     is_exact: bool
     packs: Directory | None
+    verifies: bool
 
 
 class Refusal(Record):
@@ -288,6 +289,8 @@ class Conversion(Record):
     """Of the changegroup."""
     foreign: tuple[bytes, ...] = ()
     """Those that may not come back from their changesets, without ``round_trip``."""
+    is_verified: bool = False
+    """Whether all objects in the packs were verified, with ``verifies``."""
 
 
 def convert(
@@ -305,6 +308,7 @@ def convert(
     round_trip: bool = True,
     is_exact: bool = False,
     packs: Directory | None = None,
+    verifies: bool = False,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
@@ -315,7 +319,8 @@ def convert(
     the branch of its first parent. With ``round_trip``, commits that do not come back
     from their changesets are refused. ``is_exact``: extras of the changesets keep the
     parts that these cannot express otherwise (docs/formats/exact.rst).
-    ``packs``: a directory with packs that have most of the objects.
+    ``packs``: a directory with packs that have most of the objects. ``verifies``:
+    nobody has verified these yet.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
@@ -335,7 +340,7 @@ def convert(
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
-                *(is_exact, packs),
+                *(is_exact, packs, verifies),
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -422,6 +427,7 @@ class _Run:
                 "branch": settings.branch or None,
                 "round_trip": settings.round_trip,
                 "is_exact": settings.is_exact,
+                "verifies": settings.verifies,
             }
             try:
                 operation = Operation(self._ui, _PHASES, self._git.kill)
@@ -459,6 +465,7 @@ def _answer(found: dict[str, Any], version: bytes) -> Conversion:
         ),
         version=version,
         foreign=tuple(foreign),
+        is_verified=found["is_verified"] == 1,
     )
 
 

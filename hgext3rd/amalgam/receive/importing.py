@@ -23,7 +23,7 @@ from ..terminal import one_line, printable
 from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -56,6 +56,8 @@ class ImportSettings(Record):
     """Whether extras keep parts of commits that changesets cannot express."""
     public: Collection[bytes] = ()
     """Oids of commits that are public, with their ancestors. All others are drafts."""
+    verify: Callable[[], None] | None = None
+    """Verifies the packs of git, if nobody has verified them and the core cannot."""
     told_later: list[bytes] | None = None
     """Where Mercurial's messages about the last transaction go; else to the user."""
 
@@ -107,6 +109,8 @@ def import_commits(
         heads -= {it for oid in heads for it in new.parents[oid]}
         later = settings.told_later if end >= len(oids) else None
         chosen = settings._replace(public=heads, told_later=later)
+        if at:
+            chosen = chosen._replace(verify=None)  # the first batch has verified all
         try:
             _import(repo, git, batch, base, record, chosen)
         except error.InputError:
@@ -149,9 +153,12 @@ def _import(
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
             packs=git.directory and git.directory.sub(PACKS),
+            verifies=settings.verify is not None,
         )
         for refusal in made.refused:
             raise refused(refusal)
+        if settings.verify is not None and not made.is_verified:
+            settings.verify()
         with (
             repo.wlock(),
             repo.lock(),

@@ -34,6 +34,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         store: &store,
         known: &[],
         packs: None,
+        verifies: false,
         version,
         dir: &opened(),
         memory_bytes: TEXT_BYTES,

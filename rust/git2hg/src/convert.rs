@@ -25,6 +25,7 @@ use crate::judge::Judge;
 use crate::judge::reasons::MOST_DETAIL;
 use crate::progress::{ConversionProgress, ConversionStage, ConversionWatch};
 use crate::read::blobs::{GitBlobs, most_bytes};
+use crate::read::packed::{PackedObjects, Proofs};
 use crate::read::prefetch::{Prefetch, PrefetchedWindow, limit_bytes};
 use crate::read::trees::GitTrees;
 use crate::request::{Conversion, ConversionPipes, ConversionRequest, Refusal};
@@ -48,8 +49,12 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let revlog = request.store.open(RevlogKind::Manifest)?;
     let eighth = request.memory_bytes / 8;
     let packs = request.packs.map(|dir| Arc::new(PackTables::open(dir, eighth as u64)));
+    let proofs = packs.as_ref().filter(|_| request.verifies);
+    let proofs = proofs.map(|packs| Arc::new(Proofs::new(Arc::clone(packs), !request.round_trip)));
     let reader = |bytes, keeps_all| {
-        packs.as_ref().map(|packs| PackReader::new(Arc::clone(packs), bytes, keeps_all))
+        let packs = packs.as_ref()?;
+        let reader = PackReader::new(Arc::clone(packs), bytes, keeps_all);
+        Some(PackedObjects::new(reader, Arc::clone(packs), proofs.clone()))
     };
     let tree_bytes = if packs.is_some() { eighth / 2 } else { eighth };
     let mut trees = GitTrees::new(pipes.trees.0, pipes.trees.1, tree_bytes)
@@ -102,8 +107,21 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     };
     Ok(match fault {
         None => {
-            let changesets = changesets.into_iter().filter(|(oid, _)| *oid != LINK).collect();
-            Conversion { changesets, foreign, refused: Vec::new() }
+            let changesets: Vec<_> =
+                changesets.into_iter().filter(|(oid, _)| *oid != LINK).collect();
+            let mut is_verified = false;
+            if let (Some(packs), Some(proofs)) = (&packs, &proofs) {
+                if request.round_trip {
+                    for (oid, _) in &changesets {
+                        proofs.add(oid);
+                    }
+                }
+                let mut reader = PackReader::new(Arc::clone(packs), eighth, false);
+                let late = proofs.verify_rest(&mut reader, || progress.tick())?;
+                trees.verify(&late, || progress.tick())?;
+                is_verified = packs.is_whole();
+            }
+            Conversion { changesets, foreign, refused: Vec::new(), is_verified }
         }
         Some(Fault { oid, message }) => {
             let first = changesets.first().map_or(Oid::EMPTY_TREE, |(oid, _)| *oid);

@@ -23,6 +23,11 @@ pub enum Error {
     /// Object missing in the repository.
     #[error("object {0} is missing")]
     Missing(Oid),
+    /// Object with another content than its id says.
+    #[error(
+        "object {0} has another content than its id says, or is part of a SHA-1 collision attack"
+    )]
+    Differs(Oid),
     /// Object too large to be read.
     #[error("object {oid} has {bytes} bytes, more than {most}")]
     TooLarge {

@@ -5,5 +5,6 @@ pub(crate) mod blobs;
 pub(crate) mod commits;
 pub(crate) mod decoder;
 pub(crate) mod diff;
+pub(crate) mod packed;
 pub(crate) mod prefetch;
 pub(crate) mod trees;

@@ -38,6 +38,8 @@ pub struct ConversionRequest<'a> {
     pub known: &'a [KnownChangeset<'a>],
     /// Packs that have most of the objects. git reads the others.
     pub packs: Option<&'a Directory>,
+    /// Whether nobody has verified the objects in these packs.
+    pub verifies: bool,
     /// Format of the changegroup.
     pub version: GroupVersion,
     /// Directory of temporary files.
@@ -79,4 +81,6 @@ pub struct Conversion {
     pub foreign: Vec<Oid>,
     /// Refused commits.
     pub refused: Vec<Refusal>,
+    /// Whether all objects in the packs are verified, if that was requested.
+    pub is_verified: bool,
 }

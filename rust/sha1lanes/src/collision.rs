@@ -35,12 +35,38 @@ impl std::error::Error for Collision {}
 /// [`Collision`] for the messages that git refuses with "SHA-1 appears to be part of a collision
 /// attack".
 pub fn digest_checked(message: Message<'_>) -> Result<Digest, Collision> {
-    let mut hasher = Hasher::new();
+    let mut hasher = CheckedHasher::default();
     hasher.update(message.head);
     hasher.update(message.body);
-    match hasher.finalize() {
-        Ok(digest) => Ok(digest.to_bytes()),
-        Err(found) => Err(Collision { digest: found.digest().to_bytes() }),
+    hasher.finish()
+}
+
+/// [`digest_checked`] for a message that comes in pieces.
+#[derive(Clone, Default)]
+pub struct CheckedHasher(Hasher);
+
+impl std::fmt::Debug for CheckedHasher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckedHasher").finish_non_exhaustive()
+    }
+}
+
+impl CheckedHasher {
+    /// Appends a piece.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// The SHA-1 of all pieces.
+    ///
+    /// # Errors
+    ///
+    /// As [`digest_checked`].
+    pub fn finish(self) -> Result<Digest, Collision> {
+        match self.0.finalize() {
+            Ok(digest) => Ok(digest.to_bytes()),
+            Err(found) => Err(Collision { digest: found.digest().to_bytes() }),
+        }
     }
 }
 

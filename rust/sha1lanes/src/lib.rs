@@ -42,7 +42,7 @@ mod wide;
 
 use std::sync::OnceLock;
 
-pub use collision::{Collision, collides, digest_checked};
+pub use collision::{CheckedHasher, Collision, collides, digest_checked};
 
 /// One message: `head` followed by `body`.
 ///

@@ -22,7 +22,8 @@ use crate::message::Fields;
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
 /// are the pipes of a `git cat-file --batch-command --buffer` each, and `decoder` those of a
 /// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author.
-/// If `packs` is a directory, objects in its packs are read from there.
+/// If `packs` is a directory, objects in its packs are read from there. With `verifies`, they are
+/// verified, and `is_verified` answers whether all are.
 /// The changegroup is written to `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
@@ -52,6 +53,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         store: &store,
         known: &known,
         packs: packs.as_ref(),
+        verifies: message.take("verifies")?,
         version: version(message.take("version")?)?,
         dir: &dir,
         memory_bytes: message.take("memory_bytes")?,
@@ -82,6 +84,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
     let answer = Fields::default()
         .with("changesets", &changesets[..])
         .with("foreign", &foreign[..])
+        .with("is_verified", u32::from(converted.is_verified))
         .with("refused", refused);
     Ok(answer.encode())
 }
@@ -197,7 +200,7 @@ impl From<Error> for Failure {
         let message = error.to_string();
         match error {
             Error::Cancelled => Self::cancelled(),
-            Error::Io(_) | Error::Ended | Error::Answer(_) => {
+            Error::Io(_) | Error::Ended | Error::Answer(_) | Error::Differs(_) => {
                 Self::corrupt(message).hint("run 'git fsck' there")
             }
             Error::Missing(_) => Self::input(message).hint(

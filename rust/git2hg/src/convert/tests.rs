@@ -34,6 +34,7 @@ pub(crate) fn with_request<T>(
         store: &store,
         known: &[],
         packs: None,
+        verifies: false,
         version,
         dir: &dir,
         memory_bytes,

@@ -2,19 +2,20 @@
 //!
 //! git stores versions of a file as deltas, and caches only some of their contents. So the versions
 //! of a file are requested in a row. Contents wait until the conversion needs them, in the order of
-//! commits: those that a [`PackReader`] reads in memory, as many as fit, and others in a temporary
+//! commits: those that [`PackedObjects`] reads in memory, as many as fit, and others in a temporary
 //! file.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use gitpack::pack::{ObjectPlace, PackReader};
+use gitpack::pack::ObjectPlace;
 use gitpack::{ObjectKind, Oid};
 use parallel::{Budget, Buffer, Directory};
 
 use crate::build::spool::Spool;
 use crate::error::{Error, Result};
 use crate::read::answers::{AnswerHead, Answers, ask};
+use crate::read::packed::PackedObjects;
 
 /// Length limit of contents. A text also has metadata, and a chunk has a header.
 const MOST_BYTES: u64 = (i32::MAX as u64) - (64 << 10);
@@ -31,7 +32,7 @@ pub(crate) struct GitBlobs<'a, W, R> {
     dir: &'a Directory,
     budget: Arc<Budget>,
     most_bytes: u64,
-    packs: Option<PackReader>,
+    packs: Option<PackedObjects>,
     /// Limit of the contents of a window that wait in memory.
     most_held: u64,
 }
@@ -51,7 +52,7 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
 
     /// The same, looking for blobs in packs before git is asked. Contents of `most_held` bytes of
     /// each window wait in memory.
-    pub fn with_packs(self, packs: Option<PackReader>, most_held: u64) -> Self {
+    pub fn with_packs(self, packs: Option<PackedObjects>, most_held: u64) -> Self {
         Self { packs, most_held, ..self }
     }
 
@@ -64,7 +65,8 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Answers::read`], [`Error::Missing`] and [`Error::Scratch`].
+    /// The errors of [`Answers::read`] and [`PackedObjects::read`], [`Error::Missing`] and
+    /// [`Error::Scratch`].
     pub fn read(&mut self, wanted: &[(&[u8], Oid)]) -> Result<BlobContents> {
         let order = RequestOrder::by_path(wanted);
         let mut spool = Spool::new(self.dir, "blobs")?;
@@ -72,7 +74,8 @@ impl<'a, W: Write, R: Read> GitBlobs<'a, W, R> {
         let (mut bytes, mut held_bytes) = (0, 0);
         let mut packs = self.packs.as_mut();
         for (place, number) in order.places(packs.as_deref()) {
-            let packed = packs.as_mut().and_then(|it| it.read_at(ObjectKind::Blob, place));
+            let object = (ObjectKind::Blob, &order.asked[number]);
+            let packed = packs.as_mut().map_or(Ok(None), |it| it.read(object, place))?;
             let content = packed.filter(|it| it.len() as u64 <= self.most_bytes);
             bytes += content.as_ref().map_or(0, |it| it.len() as u64);
             there[number] = match content {
@@ -144,7 +147,7 @@ impl RequestOrder {
 
     /// Places of the objects in packs, with their indexes in `asked`: path by path, bases before
     /// their deltas.
-    fn places(&self, packs: Option<&PackReader>) -> Vec<(ObjectPlace, usize)> {
+    fn places(&self, packs: Option<&PackedObjects>) -> Vec<(ObjectPlace, usize)> {
         let place = |number: usize| Some((packs?.find(&self.asked[number])?, number));
         let mut places = Vec::with_capacity(self.asked.len());
         let mut start = 0;

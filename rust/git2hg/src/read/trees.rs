@@ -5,18 +5,19 @@ use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dialect::Reason;
-use gitpack::pack::PackReader;
 use gitpack::tree::entry_order;
 use gitpack::{ObjectKind, Oid};
 use hashbrown::{HashMap, HashSet};
 use parallel::{Buffer, Cache};
 use revlog::manifest::Flag;
+use sha1lanes::CheckedHasher;
 
 use crate::error::{Error, Result};
 use crate::judge::reasons::TreeReasons;
 use crate::judge::tree::{TreeEntry, TreeRules, judge, not_a_tree};
 use crate::read::answers::{Answer, AnswerHead, Answers, ask};
 use crate::read::blobs;
+use crate::read::packed::PackedObjects;
 use dialect::exact::tree as exact;
 
 /// Most trees requested at a time.
@@ -123,7 +124,7 @@ struct Process<W, R> {
     requests: W,
     answers: Answers<R>,
     kept: Cache<Oid, Arc<CachedTree>>,
-    packs: Option<PackReader>,
+    packs: Option<PackedObjects>,
     /// Memory for the trees requested at a time.
     most_bytes: usize,
     /// Number of trees requested at a time; smaller after large trees.
@@ -149,7 +150,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     }
 
     /// The same, looking for trees in packs before git is asked.
-    pub fn with_packs(self, packs: Option<PackReader>) -> Self {
+    pub fn with_packs(self, packs: Option<PackedObjects>) -> Self {
         self.lock().packs = packs;
         self
     }
@@ -192,8 +193,8 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Answers::read`], [`Error::Missing`], and [`Error::Answer`] for another
-    /// object than requested.
+    /// The errors of [`Answers::read`], [`Error::Missing`], [`Error::Answer`] for another object
+    /// than requested, and [`Error::Differs`].
     pub fn get_some(&self, oids: &[Oid]) -> Result<Vec<Arc<CachedTree>>> {
         self.lock().get_some(oids)
     }
@@ -223,6 +224,34 @@ impl<W: Write, R: Read> GitTrees<W, R> {
             for (at, oid) in oids.iter().enumerate() {
                 let answer = the_answer(&mut process.answers, *oid)?;
                 each(part * ASKED_AT_ONCE + at, answer.kind, answer.content)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Verifies objects of any kind and length against their ids. Calls `tick` after each.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Differs`], and the errors of [`Self::get_some`] and `tick`.
+    pub fn verify(&self, oids: &[Oid], mut tick: impl FnMut() -> Result<()>) -> Result<()> {
+        let mut process = self.lock();
+        let Process { requests, answers, .. } = &mut *process;
+        for oids in oids.chunks(ASKED_AT_ONCE) {
+            ask(requests, oids)?;
+            for oid in oids {
+                let bytes = next_head(answers, *oid)?;
+                let mut digest = CheckedHasher::default();
+                digest.update(answers.kind());
+                digest.update(format!(" {bytes}\0").as_bytes());
+                answers.content(bytes, |piece| {
+                    digest.update(piece);
+                    Ok(())
+                })?;
+                if digest.finish() != Ok(*oid.as_bytes()) {
+                    return Err(Error::Differs(*oid));
+                }
+                tick()?;
             }
         }
         Ok(())
@@ -292,7 +321,7 @@ impl<W: Write, R: Read> Process<W, R> {
                 found.insert(*oid, tree);
             } else if got >= LEAST_TREES && bytes >= self.most_bytes {
                 break;
-            } else if let Some(content) = self.packed(oid) {
+            } else if let Some(content) = self.packed(oid)? {
                 let tree = self.keep(*oid, Some(content.to_vec()));
                 bytes += tree.content.len() + OVERHEAD_BYTES;
                 got += 1;
@@ -323,8 +352,10 @@ impl<W: Write, R: Read> Process<W, R> {
         Ok(oids.iter().map_while(|oid| found.get(oid).cloned()).collect())
     }
 
-    fn packed(&mut self, oid: &Oid) -> Option<Arc<Buffer>> {
-        self.packs.as_mut()?.read(ObjectKind::Tree, oid)
+    fn packed(&mut self, oid: &Oid) -> Result<Option<Arc<Buffer>>> {
+        let Some(packs) = &mut self.packs else { return Ok(None) };
+        let Some(place) = packs.find(oid) else { return Ok(None) };
+        packs.read((ObjectKind::Tree, oid), place)
     }
 
     /// Judges the content of a tree, or that an object is none, and caches it.
@@ -353,11 +384,17 @@ fn the_answer(answers: &mut Answers<impl Read>, oid: Oid) -> Result<Answer<'_>> 
 
 /// Skips the next answer.
 fn pass_over(answers: &mut Answers<impl Read>, oid: Oid) -> Result<()> {
+    let bytes = next_head(answers, oid)?;
+    answers.content(bytes, |_| Ok(()))
+}
+
+/// Length of the next object, which has to be the requested one.
+fn next_head(answers: &mut Answers<impl Read>, oid: Oid) -> Result<u64> {
     let AnswerHead { oid: found, bytes } = answers.head()?.ok_or(Error::Ended)?;
     if found != oid {
         return Err(other(found, oid));
     }
-    answers.content(bytes.ok_or(Error::Missing(oid))?, |_| Ok(()))
+    bytes.ok_or(Error::Missing(oid))
 }
 
 fn other(found: Oid, asked: Oid) -> Error {

@@ -2,7 +2,8 @@
 //!
 //! For conversions of whole histories. The tables of indexes are in memory, and contents that may
 //! be bases of deltas are cached. Nothing is an error: objects that are absent, long or damaged are
-//! left to git. Contents are not verified against their ids, as git does not verify them either.
+//! left to git. Contents are not verified against their ids, as git does not verify them either. The
+//! caller may do it, and note the numbers of places.
 //!
 //! Formats: gitformat-pack(5). `super::idx` has the format of an index.
 
@@ -31,7 +32,10 @@ const LARGEST_PART: usize = 4;
 
 /// The packs of a directory, with tables that take about as much memory as their indexes.
 #[derive(Debug, Default)]
-pub struct PackTables(Vec<Pack>);
+pub struct PackTables {
+    packs: Vec<Pack>,
+    is_whole: bool,
+}
 
 #[derive(Debug)]
 struct Pack {
@@ -63,19 +67,57 @@ impl PackTables {
     /// and all after `most_bytes` of indexes.
     #[must_use]
     pub fn open(directory: &Directory, most_bytes: u64) -> Self {
-        let (mut packs, mut left) = (Vec::new(), most_bytes);
+        let (mut packs, mut left, mut is_whole) = (Vec::new(), most_bytes, true);
         let names = directory.names().unwrap_or_default();
         for name in names.into_iter().filter_map(pack_name) {
             if let Ok(pack) = Pack::open(directory, &name, left) {
                 left -= ENTRY_LEN * pack.ids.len() as u64;
                 packs.push(pack);
+            } else {
+                is_whole = false;
             }
         }
-        Self(packs)
+        Self { packs, is_whole }
     }
 
-    fn find(&self, oid: &Oid) -> Option<ObjectPlace> {
-        let mut packs = self.0.iter().enumerate();
+    /// Whether no pack was left out.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packs.iter().map(|pack| pack.ids.len()).sum()
+    }
+
+    /// Returns true if no pack has an object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All objects, in the order of their ids in each pack.
+    pub fn objects(&self) -> impl Iterator<Item = (Oid, ObjectPlace)> {
+        self.packs.iter().enumerate().flat_map(|(pack, it)| {
+            let places = it.ids.iter().zip(&it.offsets);
+            places.map(move |(id, at)| (Oid::from_bytes(*id), ObjectPlace { pack, at: *at }))
+        })
+    }
+
+    /// Number of a place: from 0, in the order of places.
+    #[must_use]
+    pub fn number(&self, ObjectPlace { pack, at }: ObjectPlace) -> usize {
+        let before = self.packs.iter().take(pack).map(|pack| pack.ids.len()).sum::<usize>();
+        let ends = self.packs.get(pack).map_or(&[][..], |pack| &pack.ends);
+        before + ends.partition_point(|end| *end < at)
+    }
+
+    /// Finds an object.
+    #[must_use]
+    pub fn find(&self, oid: &Oid) -> Option<ObjectPlace> {
+        let mut packs = self.packs.iter().enumerate();
         packs.find_map(|(pack, it)| Some(ObjectPlace { pack, at: it.find(oid)? }))
     }
 }
@@ -120,8 +162,8 @@ impl Pack {
     }
 }
 
-/// Kind of an object, as packs have it, and its content.
-type Kept = (u8, Arc<Buffer>);
+/// Kind of an object, as packs number it, and its content.
+pub type Kept = (u8, Arc<Buffer>);
 
 /// Reader of objects, for one thread.
 pub struct PackReader {
@@ -157,23 +199,18 @@ impl PackReader {
 
     /// Content of an object; `None` if git has to read it.
     pub fn read(&mut self, kind: ObjectKind, oid: &Oid) -> Option<Arc<Buffer>> {
-        let place = self.find(oid)?;
+        let place = self.packs.find(oid)?;
         self.read_at(kind, place)
-    }
-
-    /// Place of an object, if a pack has it.
-    #[must_use]
-    pub fn find(&self, oid: &Oid) -> Option<ObjectPlace> {
-        self.packs.find(oid)
     }
 
     /// Content of the object at a place; `None` if git has to read it.
     pub fn read_at(&mut self, kind: ObjectKind, place: ObjectPlace) -> Option<Arc<Buffer>> {
-        let (found, content) = self.content(place)?;
+        let (found, content) = self.read_any(place)?;
         (found == kind as u8).then_some(content)
     }
 
-    fn content(&mut self, ObjectPlace { pack, mut at }: ObjectPlace) -> Option<Kept> {
+    /// Kind, as packs number it, and content of the object at a place; `None` if git has to read it.
+    pub fn read_any(&mut self, ObjectPlace { pack, mut at }: ObjectPlace) -> Option<Kept> {
         let (mut deltas, mut left) = (Vec::new(), self.most_bytes);
         let (kind, mut content) = loop {
             if let Some(kept) = self.kept.get(&ObjectPlace { pack, at }) {
@@ -212,7 +249,7 @@ impl PackReader {
 
     /// Reads an entry that inflates to `most_bytes` at most.
     fn entry(&mut self, number: usize, at: u32, most_bytes: usize) -> Option<Found> {
-        let pack = self.packs.0.get(number)?;
+        let pack = self.packs.packs.get(number)?;
         let (start, len) = pack.range(at).filter(|(_, len)| len / 2 <= self.most_bytes)?;
         self.entry.resize(len, 0);
         pack.file.read_exact_at(&mut self.entry, start).ok()?;
