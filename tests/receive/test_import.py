@@ -172,6 +172,28 @@ def test_a_push_refuses_commits_that_do_not_come_back(tmp_path: Path) -> None:
     }
 
 
+def test_a_push_refuses_metadata_that_does_not_fit_its_files(tmp_path: Path) -> None:
+    """A header of Mercurial depends on its files, an octopus on those above."""
+    repo = GitObjects(tmp_path / "project.git")
+    before, after = repo.tree((b"100644", b"a")), repo.tree((b"100644", b"b"))
+    root = repo.commit(tree=before)
+    rename = b"HG:rename a:b\n"
+    fits = repo.commit(root, tree=after, headers=rename)
+    others = [repo.commit(root, message=b"%d\n" % at) for at in range(2)]
+    octopus = repo.commit(*others, root)
+    made = [root, fits, *others, octopus]
+    bad = {
+        repo.commit(root, tree=before, headers=rename): (b"header", rename[:-1]),
+        repo.commit(*others, octopus): (b"octopus", b""),
+        repo.commit(headers=b"HG:extra hg-git:octopus\n"): (b"header", b"hg-git"),
+    }
+    target = target_in(tmp_path)
+    target.unbundle(target.convert(repo.path, *made, round_trip=True))
+    for oid, expected in bad.items():
+        (found,) = target.convert(repo.path, oid, round_trip=True).refused
+        assert (found.oid.decode(), found.reason.name, found.detail) == (oid, *expected)
+
+
 def test_rename_detection_is_refused(tmp_path: Path) -> None:
     repo = GitObjects(tmp_path / "project.git")
     target = target_in(tmp_path)

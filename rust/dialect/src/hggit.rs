@@ -42,6 +42,7 @@ impl Dialect for HgGit {
         texts: |content, settings| ParsedCommit::of(content).texts(settings),
         accepts: import::accepts,
         write_commit: |input, history, out| commit::write(out, input, history),
+        difference: judge::difference,
         gitmodules: submodules::gitmodules,
         subrepo_files: submodules::subrepo_files,
     });

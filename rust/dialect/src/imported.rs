@@ -6,6 +6,7 @@ use parallel::hex::hex;
 use revlog::Node;
 
 use crate::hggit::{Submodule, SubrepoFiles, SubrepoSources};
+use crate::reason::RefusedFor;
 use crate::{ChangesetHistory, CommitInput, JudgedCommit, Unreadable, exact};
 
 /// Extras that Mercurial computes itself, and drops.
@@ -27,6 +28,9 @@ pub struct ImportRules {
     pub accepts: fn(&[u8]) -> bool,
     /// The commit of a changeset, as [`Dialect::write_commit`](crate::Dialect::write_commit).
     pub write_commit: WriteCommit,
+    /// Why a commit is not the one that `write_commit` makes of its changeset; `None` if that makes
+    /// none.
+    pub difference: for<'a> fn(&'a [u8], Option<&[u8]>) -> RefusedFor<'a>,
     /// Submodules of a `.gitmodules`; `None` if it is malformed.
     pub gitmodules: fn(&[u8]) -> Option<Vec<Submodule>>,
     /// Files of the subrepositories of a changeset.

@@ -21,7 +21,7 @@ pub use hggit::HgGit;
 pub use imported::{
     Decoder, ImportRules, ImportSettings, ImportedCommit, ImportedExtras, WriteCommit,
 };
-pub use reason::Reason;
+pub use reason::{Reason, RefusedFor};
 
 /// Size limit of a commit object that becomes a changeset: several copies of it are in memory.
 pub const MOST_COMMIT_BYTES: usize = 4 << 20;
@@ -317,7 +317,7 @@ impl<'a> JudgedCommit<'a> {
     /// Judges a commit object: `refusal` reads tree and parents, and says why not.
     fn by(
         content: &'a [u8],
-        refusal: impl FnOnce(&'a [u8], &mut Self) -> Result<(), reason::RefusedFor<'a>>,
+        refusal: impl FnOnce(&'a [u8], &mut Self) -> Result<(), RefusedFor<'a>>,
     ) -> Self {
         let mut judged = Self::default();
         judged.refused = refusal(content, &mut judged).err();
@@ -330,7 +330,7 @@ impl<'a> JudgedCommit<'a> {
         &mut self,
         len: usize,
         lines: &mut impl Iterator<Item = &'a [u8]>,
-    ) -> Result<[&'a [u8]; 2], reason::RefusedFor<'a>> {
+    ) -> Result<[&'a [u8]; 2], RefusedFor<'a>> {
         let malformed = |line: &'a [u8]| (Reason::MalformedCommit, line);
         let oid = |digits: &[u8]| Some(Oid::from_bytes(*Node::from_hex(digits)?.as_bytes()));
         let mut line = lines.next().unwrap_or_default();

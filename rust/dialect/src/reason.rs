@@ -1,7 +1,7 @@
 //! Reasons to refuse commits.
 
 /// Reason to refuse a commit, with the bytes that cause it.
-pub(crate) type RefusedFor<'a> = (Reason, &'a [u8]);
+pub type RefusedFor<'a> = (Reason, &'a [u8]);
 
 /// Reason to refuse a commit.
 ///

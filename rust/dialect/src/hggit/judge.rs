@@ -3,10 +3,11 @@
 use gitpack::Oid;
 use revlog::{Changeset, Node};
 
-use super::commit;
+use super::commit::{self, OCTOPUS};
 use super::import::ParsedCommit;
 use super::metadata::CUT;
 use crate::exact::CommitFields;
+use crate::reason::RefusedFor;
 use crate::{
     ChangesetHistory, CommitInput, CopySource, ImportSettings, ImportedExtras, JudgedCommit,
     MOST_COMMIT_BYTES, ParentCommit, Reason, Unreadable,
@@ -24,39 +25,43 @@ pub fn judge_length(content: &[u8]) -> JudgedCommit<'_> {
     JudgedCommit { tree, parents, refused }
 }
 
-/// Judges a commit object. Copies that it names have to be those of its files, which nobody knows
-/// here.
+/// Judges a commit object. Copies that it names have to be those of its files, and its last parent
+/// no part of an octopus: nobody knows that here.
 pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
     let mut judged = judge_length(content);
     if judged.refused.is_none() {
-        let back = judged.tree.and_then(|tree| back(content, (tree, &judged.parents)));
-        judged.refused = match back {
+        judged.refused = match judged.tree {
+            Some(tree) => refusal(content, (tree, &judged.parents)),
             None => Some((Reason::MalformedCommit, b"")),
-            Some(back) if back == content => None,
-            Some(back) => Some(difference(content, &back)),
         };
     }
     judged
 }
 
-/// The commit that the changeset of a commit gives.
-fn back(content: &[u8], (tree, parents): (Oid, &[Oid])) -> Option<Vec<u8>> {
+/// Why the changeset of a commit does not give it back.
+fn refusal<'a>(content: &'a [u8], (tree, parents): (Oid, &[Oid])) -> Option<RefusedFor<'a>> {
     let texts = ParsedCommit::of(content).texts(ImportSettings::default());
     let extras = ImportedExtras::Own { commit: None, tree: None };
     let text = texts.changeset(Node::NULL, &[], None, extras);
-    let changeset = Changeset::parse(&text).ok()?;
+    let Ok(changeset) = Changeset::parse(&text) else {
+        return Some((Reason::MalformedCommit, b""));
+    };
     let copies = texts.sources.iter();
     let copies =
         copies.map(|(path, source)| CopySource { path: path.clone(), source: source.clone() });
     let history = ToldHistory { copies: copies.collect(), parents };
     let parents = &history.pair(0);
     let input = CommitInput { node: Node::NULL, changeset: &changeset, tree, parents };
-    let mut out = Vec::with_capacity(content.len());
-    matches!(commit::write(&mut out, &input, &history), Ok(true)).then_some(out)
+    let mut back = Vec::with_capacity(content.len());
+    let has_commit = matches!(commit::write(&mut back, &input, &history), Ok(true));
+    let back = has_commit.then_some(&*back);
+    (back != Some(content)).then(|| difference(content, back))
 }
 
-/// The first part of a commit that another commit has not.
-fn difference<'a>(content: &'a [u8], other: &[u8]) -> (Reason, &'a [u8]) {
+/// The first part of a commit that another commit has not. `None`: the changeset has no commit of
+/// its own, since metadata of Mercurial makes it a part of an octopus.
+pub fn difference<'a>(content: &'a [u8], other: Option<&[u8]>) -> RefusedFor<'a> {
+    let Some(other) = other else { return (Reason::Header, OCTOPUS) };
     if memchr::memmem::find(content, b"\n\n").is_none() {
         return (Reason::MalformedCommit, b"");
     }
@@ -162,6 +167,7 @@ mod tests {
             (format!("{WHO}HG:odd x\n\nm\n"), Reason::Header),
             (format!("{WHO}mergetag x\n\nm\n"), Reason::Header),
             (format!("{WHO}\nm\n\n--HG--\nprose"), Reason::Header),
+            (format!("{WHO}HG:extra hg-git:octopus\n\nm\n"), Reason::Header),
             (WHO.replace("+0000", "-0000") + "\nm\n", Reason::Date),
             (WHO.replace("A <a@x>", " A <a@x>") + "\nm\n", Reason::Identity),
             ("author A\n\nm\n".to_owned(), Reason::Identity),

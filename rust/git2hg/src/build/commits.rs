@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dialect::hggit::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use dialect::{
     ChangesetHistory, CommitInput, CopySource, ImportRules, ImportSettings, ImportedCommit,
-    ImportedExtras, ParentCommit, Unreadable, exact, exact::tree::TrackedFile,
+    ImportedExtras, ParentCommit, Reason, Unreadable, exact, exact::tree::TrackedFile,
 };
 use gitpack::Oid;
 use parallel::{Buffer, Cache};
@@ -376,7 +376,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let (node, branch) = (self.manifests.node(made.manifest), self.branch.as_deref());
             of.texts.changeset(node, &listed, branch, ImportedExtras::Between)
         } else {
-            self.text_of_commit(of, parents, &of_files.texts[0], &made)?
+            within!(self.text_of_commit(of, parents, &of_files.texts[0], &made)?)
         };
         let CommittedFiles { manifest, .. } = made;
         let pair = parents.map(|parent| parent.map_or(Node::NULL, |parent| parent.node));
@@ -406,14 +406,15 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         Ok(Ok(Converted { node, tree: of.tree, manifest, branch: None, imported }))
     }
 
-    /// Text of the changeset of a commit. Notes whether the commit comes back from it.
+    /// Text of the changeset of a commit. If the commit does not come back from it: notes that, or
+    /// refuses it.
     fn text_of_commit(
         &mut self,
         of: &ImportedTree<'_>,
         parents: [Option<&Converted>; 2],
         manifest_before: &[u8],
         CommittedFiles { manifest, listed, copies }: &CommittedFiles,
-    ) -> Result<Vec<u8>> {
+    ) -> Committed<Vec<u8>> {
         let ImportedTree { texts, commit, tree, .. } = of;
         let rules = self.imports.as_ref().ok_or_else(no_rules)?.rules;
         let listed: Vec<&[u8]> = listed.iter().map(|path| &**path).collect();
@@ -454,14 +455,23 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut content = Vec::with_capacity(commit.content.len() + 100);
         let has_commit = (rules.write_commit)(&input, &history, &mut content);
         let comes_back = matches!(has_commit, Ok(true)) && content == commit.content;
-        if !self.rules.is_exact {
+        if comes_back && self.rules.is_exact {
+            return Ok(Ok(text));
+        }
+        if self.rules.is_lenient {
             if !comes_back || of.is_odd {
                 self.foreign.push(commit.oid);
             }
-            return Ok(text);
+            return Ok(Ok(text));
         }
-        if comes_back {
-            return Ok(text);
+        if !self.rules.is_exact {
+            // judged without its files and its parents
+            let refused = match has_commit {
+                _ if comes_back => return Ok(Ok(text)),
+                Ok(_) => (rules.difference)(&commit.content, Some(&content)),
+                Err(Unreadable) => (Reason::Octopus, &b""[..]),
+            };
+            return Ok(Err(Refused((refused.0, refused.1.into()))));
         }
         // texts that any server reads from the commit
         let mut texts = (rules.texts)(&commit.content, ImportSettings::default());
@@ -470,7 +480,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let changeset = Changeset::parse(&text).map_err(|problem| malformed(&problem))?;
         let head = (*tree, &*commit.parents);
         let value = exact::commit_value(commit.oid, &commit.content, &changeset, head);
-        Ok(write(&texts, Some(&value)))
+        Ok(Ok(write(&texts, Some(&value))))
     }
 
     /// Makes the file revisions and the manifest of one changeset.
