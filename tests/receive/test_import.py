@@ -194,6 +194,23 @@ def test_a_push_refuses_metadata_that_does_not_fit_its_files(tmp_path: Path) -> 
         assert (found.oid.decode(), found.reason.name, found.detail) == (oid, *expected)
 
 
+@pytest.mark.parametrize("dialect", [b"cinnabar", b"hggit"])
+def test_octopuses_may_share_changesets_between(dialect: bytes, tmp_path: Path) -> None:
+    """The last two parents of two octopuses are merged once, in two pushes, too."""
+    repo = GitObjects(tmp_path / "project.git")
+    tree = repo.tree((b"100644", b"a"))
+    roots = [repo.commit(tree=tree, message=b"%d\n" % at) for at in range(5)]
+    made = [repo.commit(root, *roots[-2:], tree=tree) for root in roots[:3]]
+    target = target_in(tmp_path)
+    target.dialect = dialect
+    for tips in (made[:2], made[2:]):
+        target.unbundle(
+            target.convert(repo.path, *tips, round_trip=True, is_exact=True)
+        )
+    assert {*target.known} == {*roots, *made}
+    assert len(target.hg("log", "-T", "{node}\n").splitlines()) == 9
+
+
 def test_rename_detection_is_refused(tmp_path: Path) -> None:
     repo = GitObjects(tmp_path / "project.git")
     target = target_in(tmp_path)

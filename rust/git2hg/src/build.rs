@@ -25,7 +25,7 @@ use dialect::exact::Octopus;
 use dialect::exact::tree::{TrackedFile, TreeValue, edits_between};
 use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, subrepositories};
 use gitpack::Oid;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parallel::hex::hex;
 use parallel::{Budget, Buffer};
 use revlog::{Changeset, Node, Revlog, node};
@@ -157,6 +157,8 @@ pub(crate) struct ChangesetBuilder<'a, W, R> {
     foreign: Vec<Oid>,
     /// Nodes of new changesets. Several commits may have one, and one commit several.
     written: Vec<Node>,
+    /// Those between the parents of a commit, which several commits may share.
+    links: HashSet<Node>,
     imports: Option<Imports<'a>>,
     progress: &'a ConversionProgress<'a>,
 }
@@ -192,6 +194,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             made: Vec::new(),
             foreign: Vec::new(),
             written: Vec::new(),
+            links: HashSet::new(),
             imports: imports.transpose()?,
             progress,
         })
@@ -321,9 +324,11 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let text = (self.rules.changeset)(&commit.content, &made_of)
             .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
         let node = node::node_of(pair[0], pair[1], &text);
-        self.push_changeset(node, pair, &text)?;
         let is_link = octopus == Some(Octopus::Link);
-        self.made.push((if is_link { LINK } else { commit.oid }, node));
+        if !is_link || self.links.insert(node) {
+            self.push_changeset(node, pair, &text)?;
+            self.made.push((if is_link { LINK } else { commit.oid }, node));
+        }
         let converted = Converted { node, tree, manifest: made.manifest, branch, imported: None };
         if !is_link {
             self.known.insert(commit.oid, converted.clone());
