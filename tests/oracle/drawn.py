@@ -27,7 +27,7 @@ from typing import Any
 
 from testlib import roundtrip
 from testlib.environment import HG, captured, git
-from testlib.gitgrammar import Drawn, Entry, Grown, Verdict, draw_commits, judge
+from testlib.gitgrammar import Drawn, Edit, Entry, Grown, Verdict, draw_commits, judge
 
 from .shrinking import smallest
 
@@ -71,6 +71,10 @@ class Step:
 
 
 History = list[Step]
+_KINDS = {
+    "accepted": {Verdict.ACCEPTED},
+    "warned of": {Verdict.ACCEPTED, Verdict.WARNED},
+}
 
 
 def grown(path: Path, history: Sequence[Step]) -> tuple[Grown, list[str]]:
@@ -148,18 +152,25 @@ def _accepted(history: History, place: Path, wanted: set[Verdict]) -> History:
     return history
 
 
-def flat(history: History) -> History:
-    """Return it with all parents among a few plain commits, which are never refused."""
-    plain = [
-        Step(dataclasses.replace(Drawn(), body=b"%d\n" % n), ()) for n in range(32)
-    ]
-    found = list(plain)
+def flat(history: History, mode: Mode, place: Path, wanted: set[Verdict]) -> History:
+    """Return it with all parents among a few plain commits, which are never refused.
+
+    Some of those are octopuses, if the mode accepts them. Edits meet other trees here:
+    what git says otherwise of is left out.
+    """
+    octopuses = 0 if mode.is_cinnabar else 4
+    files = [Entry(b"100644", name, b"%s\n" % name) for name in (b"a", b"b")]
+    files.append(Entry(b"40000", b"d", (Entry(b"100644", b"x", b"x\n"),)))
+    edits = tuple(Edit(0, entry) for entry in files)
+    drawn = [Drawn(body=b"%d\n" % n, edits=edits) for n in range(32)]
+    above = [(0, 1, 2) if n >= 32 - octopuses else () for n in range(32)]
+    found = [*itertools.starmap(Step, zip(drawn, above, strict=True))]
     for step in history[1:]:
         count = len(step.parents)
         found.append(
             Step(step.drawn, tuple(at % 32 for at in step.drawn.parents[:count]))
         )
-    return found
+    return _accepted(found, place / "flat", wanted)
 
 
 # reasons to refuse
@@ -379,15 +390,15 @@ class _Run:
     def all(self) -> None:
         """Let each mode have each history, and print a line about it."""
         options = self._options
-        wanted = {Verdict.ACCEPTED: "accepted", Verdict.WARNED: "warned of"}
         accepted = (
-            (name, history)
-            for verdicts, name, count in (
-                ({Verdict.ACCEPTED}, wanted[Verdict.ACCEPTED], options.commits),
-                ({*wanted}, wanted[Verdict.WARNED], options.commits // 5),
+            (kind, history)
+            for kind, count in (
+                ("accepted", options.commits),
+                ("warned of", options.commits // 5),
             )
             for history in histories(
-                options.first_seed, count, options.batch, self._scratch, verdicts
+                *(options.first_seed, count, options.batch, self._scratch),
+                _KINDS[kind],
             )
         )
         for at, (kind, history) in enumerate(accepted):
@@ -413,7 +424,8 @@ class _Run:
     def _one(self, name: str, kind: str, history: History, client: Path) -> None:
         mode = MODES[name]
         if not mode.is_lossless:
-            history = flat(history)
+            with self._place() as place:
+                history = flat(history, mode, place, _KINDS[kind])
         with self._place() as place:
             found, wrong = problems_of(history, mode, place, client)
         counts = self.counts.setdefault(f"{name}, {kind}", Counter())

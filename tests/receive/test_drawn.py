@@ -25,7 +25,7 @@ def test_drawn_commits_come_back_or_are_refused_for_a_reason(
     wanted = {Verdict.ACCEPTED, Verdict.WARNED}
     (history, *_more) = drawn.histories(1, _COMMITS, _COMMITS, tmp_path, wanted)
     if not mode.is_lossless:
-        history = drawn.flat(history)
+        history = drawn.flat(history, mode, tmp_path, wanted)
     found, wrong = drawn.problems_of(history, mode, tmp_path)
     assert not wrong
     assert found.accepted > _COMMITS // 4

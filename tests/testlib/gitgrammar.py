@@ -175,6 +175,52 @@ _values = st.one_of(
 )
 
 
+#: Keys of extras, of which hg-git and Mercurial read some themselves.
+_EXTRAS = (
+    *(b"k", b"k:x", b"", b"a%20b", b"%0a", b"%00", b"\\n", b"close", b"branch"),
+    *(b"author", b"committer", b"message", b"encoding", b"gpgsig", b"amend_source"),
+    *(b"hg-git", b"hg-git-rename-source", b"git.commit", b"git.tree", b"p1copies"),
+    *(b"filesadded", b"GIT0-x", b"GIT0-author", b"GIT1-x%20y", b"GIT99-z", b"GIT-q"),
+)
+_EXTRA_VALUES = (
+    *(b"v", b"", b"1", b"git", b"hg", b"default", b"tip", b"%E9", b"%e9", b"a:b", b"%"),
+    *(b"octopus", b"octopus-done", b"a%0Ab", b"a%0aparent x", b"%00", b"utf-8", b" v "),
+    *(b"A <a@x> 1 0", b"A%20%3Ca@x%3E%201%200", b"%02%02%02ab", b"1 " + b"0" * 40),
+)
+_FILES = (b"a", b"b", b"d/x", b"none", b"", b"a%20b", b"a b", b"%61", b"a => b")
+
+
+@st.composite
+def _hg_headers(draw: st.DrawFn) -> bytes:
+    """Draw a header as hg-git writes it, or nearly."""
+    if draw(st.booleans()):
+        return b"HG:rename %s:%s" % tuple(draw(st.sampled_from(_FILES)) for _ in "ab")
+    pair = draw(st.sampled_from(_EXTRAS)), draw(st.sampled_from(_EXTRA_VALUES))
+    return draw(st.sampled_from([b"HG:extra ", b"HG:extra  "])) + b":".join(pair)
+
+
+@st.composite
+def _sections(draw: st.DrawFn) -> bytes:
+    """Draw a message with metadata of Mercurial in it, or nearly."""
+    lines: list[bytes] = []
+    for _ in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from(["rename", "extra", "branch", "other", "again"]))
+        if kind == "rename":
+            pair = tuple(draw(st.sampled_from(_FILES)) for _ in "ab")
+            lines.append(b"rename : %s => %s" % pair)
+        elif kind == "extra":
+            keys, values = st.sampled_from(_EXTRAS), st.sampled_from(_EXTRA_VALUES)
+            lines.append(b"extra : %s : %s" % (draw(keys), draw(values)))
+        elif kind == "branch":
+            lines.append(b"branch : " + draw(st.sampled_from(_EXTRA_VALUES)))
+        else:
+            odd = (b"--HG--", b"prose", b"", b"x : y", b"rename : a", b"extra : k")
+            lines.append(draw(st.sampled_from(odd)))
+    head = draw(st.sampled_from([b"m\n\n", b"m\n", b"\n", b"m"]))
+    end = draw(st.sampled_from([b"\n", b"\n", b"", b"\n\n"]))
+    return head + b"\n".join([b"--HG--", *lines]) + end
+
+
 @st.composite
 def _headers(draw: st.DrawFn) -> bytes:
     key = draw(st.one_of(st.sampled_from(_KEYS), _bytes_but(b"\n\0 ", most=8, least=1)))
@@ -185,6 +231,7 @@ _header = _weighted(
     (3, st.just(b"gpgsig " + _SIGNATURE)),
     (2, st.sampled_from([b"UTF-8", b"ISO-8859-1"]).map(b"encoding ".__add__)),
     (20, _headers()),
+    (6, _hg_headers()),
     (1, _bytes_but(b"\n\0", least=1)),  # without a space, or nothing but blanks
 )
 _MESSAGES = (
@@ -221,6 +268,7 @@ body = _weighted(
     (6, st.just(b"plain\n")),
     (8, st.sampled_from(_MESSAGES)),
     (4, _bytes_but(b"", most=60)),
+    (2, _sections()),
     (1, st.none()),
 )
 
