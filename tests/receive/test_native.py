@@ -23,6 +23,14 @@ NAMES = [
     "ünï/ code ",
 ]
 
+# metadata of hg-git, which other dialects keep as text
+BRANCH = "m\n--HG--\nbranch : ünï : one\n"
+MESSAGES = {
+    4: BRANCH,
+    5: "m\n--HG--\nbranch : two\n",
+    6: f"{BRANCH}extra : close : 1\n",
+}
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -38,7 +46,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         nonlocal mark
         mark += 1
         head = f"commit refs/heads/work\nmark :{mark}\n"
-        head += f"committer A <a@x> {mark} +0000\ndata 2\nm\n"
+        text = MESSAGES.get(mark % 10, "m\n").encode()
+        head += f"committer A <a@x> {mark} +0000\ndata {len(text)}\n{text.decode()}"
         links = [f"from :{parents[0]}\n"] if parents else []
         links += [f"merge :{it}\n" for it in parents[1:]]
         stream.extend([(head + "".join(links)).encode(), *changes])
@@ -114,8 +123,16 @@ def test_a_clone_is_as_mercurial_would_have_made_it(
     assert "adding changesets" not in output
     said = [line for line in output.splitlines() if line.startswith("added ")]
     assert said == [line for line in other.splitlines() if line.startswith("added ")]
-    log = ("log", "-T", "{rev} {node} {parents} {phase} {bookmarks}\n")
+    log = ("log", "-T", "{rev} {node} {parents} {phase} {bookmarks} {branch}\n")
     assert native.hg(*log) == ordinary.hg(*log)
+    assert ("two" in native.hg("branches", "--closed")) == (dialect == "hggit")
+    # branches of changesets, which Mercurial notes when it adds a changegroup
+    cached = [
+        sorted((it.root / ".hg/cache").glob("rbc-*")) for it in (native, ordinary)
+    ]
+    assert len(cached[0]) == 2
+    for one, two in zip(*cached, strict=True):
+        assert one.read_bytes() == two.read_bytes()
     assert "warning" not in native.hg("verify")
     store = Path(".hg") / "store"
     caches = [(it.root / store / "fncache").read_bytes() for it in (native, ordinary)]

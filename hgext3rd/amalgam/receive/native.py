@@ -11,14 +11,16 @@ their changesets by ``exchange.unbundle``, as all others do.
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import phases, streamclone
+from mercurial import changelog, encoding, phases, streamclone
 from mercurial.i18n import _
 
 from ..core.operation import Operation
 from ..files import Directory
+from ..records import Record
 from ..scratch import scratch
 from ..terminal import one_line
 
@@ -101,6 +103,7 @@ def add(
             )
         finally:
             repo.ui.popbuffer()
+    _note_branches(repo, made["branches"].split(b"\n"), made["branch_of"])
     revs = range(made["changesets"])
     phases.registernew(repo, transaction, phases.draft, revs)
     counts = made["changesets"], made["revisions"], made["files"]
@@ -109,6 +112,28 @@ def add(
     if heads:
         text += _(b" (%+d heads)") % heads
     repo.ui.status(one_line(text))
+
+
+class _Branch(Record):
+    """The part of a changeset that Mercurial's cache of branches takes."""
+
+    branchinfo: tuple[bytes, bool]
+
+
+def _note_branches(repo: RepoT, names: list[bytes], numbers: bytes) -> None:
+    """Fill the cache of branches: Mercurial would read each changeset.
+
+    ``numbers``: four bytes of each, as the core has them.
+    """
+    cache = repo.revbranchcache()
+    branches = [
+        _Branch((encoding.tolocal(extra[b"branch"]), is_closed))
+        for name in names
+        for extra in [changelog.decodeextra(b"branch:" + name)]
+        for is_closed in (False, True)
+    ]
+    for rev, (number,) in enumerate(struct.iter_unpack(">I", numbers)):
+        cache.setdata(rev, branches[number])
 
 
 def _level(repo: RepoT, is_zstd: bool) -> int:

@@ -52,6 +52,10 @@ pub struct Streamed {
     pub revisions: u64,
     /// Number of files with revisions.
     pub files: u64,
+    /// Names of branches, escaped as in extras.
+    pub branches: Vec<Vec<u8>>,
+    /// For each changeset, twice the number of its branch, and one more if it closes it.
+    pub branch_of: Vec<u32>,
 }
 
 /// Writes the revlogs of the changegroup from `start` on in `group` to `out`.
@@ -83,6 +87,8 @@ pub fn stream(
     })?;
     let link = |node| links.get(&node).copied();
     tick(changelog.len())?;
+    let branches = std::mem::take(&mut changelog.branches);
+    (files.streamed.branches, files.streamed.branch_of) = (branches.names, branches.of);
     manifest.read(&mut group, link)?;
     group.end_of_manifests().map_err(wrong)?;
     tick(0)?;

@@ -90,7 +90,9 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
 }
 
 /// Writes the revlogs of the changegroup in `group`, from `start` on, to `out`: the files of a stream
-/// clone, which `names` lists, separated by newlines. `level` is that of zstd if `is_zstd` is set,
+/// clone, which `names` lists, separated by newlines. `branches` has names of branches in the same
+/// way, escaped as in extras, and `branch_of` four bytes for each changeset: twice the number of its
+/// branch, and one more if it closes it. `level` is that of zstd if `is_zstd` is set,
 /// else of zlib. Phases: 3 files written.
 pub(super) fn stream(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
     let (group, out) = (file(&mut message, "group")?, file(&mut message, "out")?);
@@ -114,12 +116,16 @@ pub(super) fn stream(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
         git2hg::stream((group, start), out, &settings, &watch).map_err(Failure::from)
     })?;
     let names = made.names.join(&b'\n');
+    let branches = made.branches.join(&b'\n');
+    let branch_of: Vec<u8> = made.branch_of.iter().flat_map(|it| it.to_be_bytes()).collect();
     let answer = Fields::default()
         .with("names", &names[..])
         .with("bytes", made.bytes)
         .with("changesets", made.changesets)
         .with("revisions", made.revisions)
-        .with("files", made.files);
+        .with("files", made.files)
+        .with("branches", &branches[..])
+        .with("branch_of", &branch_of[..]);
     Ok(answer.encode())
 }
 

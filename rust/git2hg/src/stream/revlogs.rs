@@ -7,7 +7,7 @@ use changegroup::RevisionChunk;
 use hashbrown::HashMap;
 use parallel::{Budget, Buffer, Cache};
 use revlog::writing::{Chunks, NewEntry, header};
-use revlog::{Delta, Node};
+use revlog::{Changeset, Delta, Node};
 
 use super::{StreamSettings, wrong};
 use crate::build::MARK;
@@ -27,6 +27,36 @@ pub(super) enum Kind {
     Changelog,
     Manifest,
     Filelog,
+}
+
+/// Named branches of changesets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Branches {
+    numbers: HashMap<Vec<u8>, u32>,
+    /// Different names, escaped as extras are.
+    pub names: Vec<Vec<u8>>,
+    /// For each changeset, twice the number of its name, and one more if it closes the branch.
+    pub of: Vec<u32>,
+}
+
+impl Branches {
+    fn add(&mut self, node: Node, text: &[u8]) -> Result<()> {
+        let changeset = Changeset::parse(text).map_err(|_| odd(node))?;
+        let (mut name, mut closes) = (&b"default"[..], 0);
+        for (key, value) in changeset.extras() {
+            match key {
+                b"branch" => name = value,
+                b"close" => closes = 1,
+                _ => {}
+            }
+        }
+        let number = *self.numbers.entry_ref(name).or_insert_with(|| {
+            self.names.push(name.to_vec());
+            u32::try_from(self.names.len()).unwrap_or(u32::MAX) - 1
+        });
+        self.of.push(2 * number + closes);
+        Ok(())
+    }
 }
 
 /// Revision that was written.
@@ -74,6 +104,8 @@ pub(super) struct NewRevlog<'a> {
     pub written: Vec<StreamedRevision>,
     /// Snapshots by their bases; those of whole texts have none.
     pub snapshots: HashMap<Option<u32>, Vec<u32>>,
+    /// Branches of the changelog.
+    pub branches: Branches,
     numbers: HashMap<Node, u32>,
     data: Spool,
     chunks: Chunks,
@@ -90,6 +122,7 @@ impl<'a> NewRevlog<'a> {
             settings,
             written: Vec::new(),
             snapshots: HashMap::new(),
+            branches: Branches::default(),
             numbers: HashMap::new(),
             data: Spool::new(settings.dir, "stream")?,
             chunks: Chunks::new(settings.compression),
@@ -162,6 +195,9 @@ impl<'a> NewRevlog<'a> {
             }
             None => {
                 let text = self.text_of(&mut incoming)?;
+                if self.kind == Kind::Changelog {
+                    self.branches.add(node, &text)?;
+                }
                 (Chosen { base: own, chunk: self.chunks.pack(&text), level: Some(0) }, 0, 0)
             }
         };
