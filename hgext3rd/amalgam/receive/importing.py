@@ -167,6 +167,10 @@ def _import(
         ):
             with _as_hggit(repo.ui, settings):
                 _add(repo, transaction, (out, made), settings)
+            if b"fncache" in repo.requirements:
+                # the lines that the transaction adds to the file
+                fncache = repo.unfiltered().store.fncache
+                fncache.addls = _Sorted(fncache.addls)
             nodes = [
                 bin_node(it) for oid, it in made.changesets if oid in settings.public
             ]
@@ -177,6 +181,13 @@ def _import(
                     if name.startswith(_COUNTS):
                         del transaction.changes[name]
             record(transaction, made.changesets, made.foreign)
+
+
+class _Sorted(set[bytes]):
+    """A set in order: that of Mercurial differs from process to process."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(sorted(super().__iter__()))
 
 
 def _add(
