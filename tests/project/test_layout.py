@@ -228,6 +228,7 @@ FOREIGN = {
     "op.cgresult": "the same: what the caller of exchange.pull asks for",
     "op.bkresult": "of a push operation, the same",
     "self._op.remotebookmarks": "the same, before Mercurial updates bookmarks",
+    "fncache.addls": "the same set, in order: Mercurial writes its lines",
     "ui.quiet": "for one call of Mercurial, and then as before",
     "vars(kind)": "only read",
     "vars(pending.pop())": "only read",

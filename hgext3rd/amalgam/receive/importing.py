@@ -184,7 +184,7 @@ def _import(
 
 
 class _Sorted(set[bytes]):
-    """A set in order: that of Mercurial differs from process to process."""
+    """A set that is read in order; a plain one differs from process to process."""
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(sorted(super().__iter__()))
