@@ -102,6 +102,11 @@ def sizes(clone: Clone) -> dict[str, int]:
     return found
 
 
+def modes(clone: Clone) -> dict[str, int]:
+    paths = (clone.root / ".hg/store").rglob("*.[id]")
+    return {it.name: it.stat().st_mode & 0o777 for it in paths if it.is_file()}
+
+
 def longest_chain(clone: Clone, revlog: str) -> int:
     output = clone.hg("debugrevlog", revlog)
     return int(re.findall(r"max chain length *: *(\d+)", output)[0])
@@ -144,6 +149,7 @@ def test_a_clone_is_as_mercurial_would_have_made_it(
         (it.root / ".hg" / "requires").read_bytes() for it in (native, ordinary)
     ]
     assert requires[0] == requires[1]
+    assert modes(native) == modes(ordinary)
     mine, theirs = sizes(native), sizes(ordinary)
     for kind, size in theirs.items():
         assert abs(mine[kind] - size) <= size / 20, (mine, theirs)
@@ -158,6 +164,7 @@ def test_a_killed_clone_leaves_an_empty_repository(
 ) -> None:
     clone = Clone(tmp_path / "clone")
     clone.hg("init", str(clone.root))
+    (clone.root / ".hg/store").chmod(0o2775)
     url = f"git+file://{project}"
     for hook, recovers in (("false", False), ("kill -9 $PPID", True)):
         code, output = clone.run("pull", url, "--config", f"hooks.pretxnclose={hook}")
@@ -170,6 +177,7 @@ def test_a_killed_clone_leaves_an_empty_repository(
         assert left == []
         assert not [*(clone.root / ".hg/store").rglob("*.[id]")]
     assert "adding changesets" not in clone.hg("pull", url)
+    assert {*modes(clone).values()} == {0o664}  # as the directory
     count = git(project, "rev-list", "--count", "--all").strip()
     assert clone.hg("log", "-r", "tip", "-T", "{rev}") == str(int(count) - 1)
     assert "no changes found" in clone.hg("pull", url)

@@ -11,11 +11,12 @@ their changesets by ``exchange.unbundle``, as all others do.
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import changelog, encoding, phases, streamclone
+from mercurial import changelog, encoding, phases, streamclone, util
 from mercurial.i18n import _
 
 from ..core.operation import Operation
@@ -103,6 +104,11 @@ def add(
             )
         finally:
             repo.ui.popbuffer()
+    # Mercurial 7.2 makes them executable, and not writable by the group of the store
+    mode = repo.store.createmode
+    mode = 0o666 & (~util.umask if mode is None else mode)
+    for name in names:
+        os.chmod(repo.svfs.join(name), mode)
     _note_branches(repo, made["branches"].split(b"\n"), made["branch_of"])
     revs = range(made["changesets"])
     phases.registernew(repo, transaction, phases.draft, revs)
