@@ -184,6 +184,7 @@ class Local:
     def __init__(self, tmp_path: Path, path: Path, dialect: str) -> None:
         self.path = path
         self.clone = Clone(tmp_path / f"clone-{dialect}")
+        tmp_path.mkdir(exist_ok=True)
         self.clone.hg("init", str(self.clone.root))
         self.dialect = dialect
 
@@ -262,6 +263,19 @@ def test_objects_of_a_local_repository_are_copied_and_verified(
         "    os.kill(os.getpid(), 9)\n"
         "importing.import_commits = import_commits\n"
     )
+    fail = tmp_path / "fail.py"
+    fail.write_text(
+        "from mercurial import error\n"
+        "from hgext3rd.amalgam.receive import importing\n"
+        "sizes = {'batch': 2, 'first_batch': 2}\n"
+        "importing.ImportSettings._field_defaults.update(sizes)\n"
+        "add, batches = importing._import, []\n"
+        "def failing(*args):\n"
+        "    if batches: raise error.InputError(b'a commit is refused')\n"
+        "    batches.append(1)\n"
+        "    return add(*args)\n"
+        "importing._import = failing\n"
+    )
     kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
     assert local.pull(*kill)[0] == -9
     assert local.is_refused(f"{note} {_DIFFERS}")
@@ -270,6 +284,13 @@ def test_objects_of_a_local_repository_are_copied_and_verified(
     assert code == 0, output
     assert "rev-list" in trace.read_text()
     assert "index-pack" not in trace.read_text()
+    # those of a batch stay if a later one fails: an export may need them
+    parts = Local(tmp_path / "parts", project.path, dialect)
+    assert parts.pull("--config", f"extensions.fail={fail}")[0] == 255
+    assert parts.clone.hg("log", "-T", "{rev} ").split() == ["1", "0"]
+    fetched = parts.clone.root / ".hg/amalgam/fetched"
+    assert [*fetched.glob("objects.git/objects/pack/*.pack")]
+    assert {it.name for it in fetched.iterdir()} == {"objects.git"}
     fetched = local.clone.root / ".hg/amalgam/fetched/objects.git"
     listing = ("cat-file", "--batch-all-objects", "--batch-check")
     packed = git(fetched, *listing).decode()

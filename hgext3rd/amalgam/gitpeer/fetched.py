@@ -216,7 +216,7 @@ class Fetched(FetchedRefs):
                 staging.run("pack-objects", *args, input=oids)
             except (RemoteFailureError, error.Abort):
                 return None
-            self.set_copied(True)
+            self._set_copied(True)
             self._take(packs)
         return found
 
@@ -224,22 +224,27 @@ class Fetched(FetchedRefs):
         """Return whether nobody has verified the objects yet."""
         return _COPIED in self._directory.names()
 
-    def set_copied(self, is_copied: bool) -> None:
+    def _set_copied(self, is_copied: bool) -> None:
         """Note whether somebody has to verify the objects."""
         if is_copied:
             self._directory.replace(_COPIED, _COPIED_TITLE, self._store.placement)
         else:
             self._directory.remove(_COPIED)
 
-    def verify(self) -> None:
-        """Let git verify all objects; remove them if one is wrong."""
+    def verify(self, is_done: bool = False) -> None:
+        """Note that all objects are verified; unless ``is_done``, let git do it.
+
+        If one is wrong, all are removed.
+        """
         packs = self._repository.packs_directory
         indexes = [packs.join(it) for it in packs.names() if it.endswith(b".idx")]
         try:
-            self.git.run("verify-pack", *indexes)
+            if not is_done:
+                self.git.run("verify-pack", *indexes)
         except error.Abort:
             self.discard()
             raise
+        self._set_copied(False)
 
     def discard(self) -> None:
         """Remove all objects: one may have another content than its id says."""
@@ -247,7 +252,7 @@ class Fetched(FetchedRefs):
         for name in directory.names():
             directory.remove(name)
         if self.is_copied():
-            self.set_copied(False)
+            self._set_copied(False)
 
     def _take(self, area: Directory) -> None:
         """Take the packs in ``area``, the indexes last: git sees a pack by these."""

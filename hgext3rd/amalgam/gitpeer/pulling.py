@@ -150,10 +150,8 @@ class _Import:
             if tips:
                 tips = commits_among(git, tips)
                 count = self._import(tips, self._public(oids), knows, imported)
-            if self.fetched.is_copied():
-                if not count:
-                    self.fetched.verify()
-                self.fetched.set_copied(False)
+            if self.fetched.is_copied():  # no commit was new
+                self.fetched.verify()
             nodes = knows(commits)
         for name, (oid, commit) in oids.items():
             node = b"" if name.startswith(NOTES) else nodes.get(commit, b"")

@@ -56,8 +56,9 @@ class ImportSettings(Record):
     """Whether extras keep parts of commits that changesets cannot express."""
     public: Collection[bytes] = ()
     """Oids of commits that are public, with their ancestors. All others are drafts."""
-    verify: Callable[[], None] | None = None
-    """Verifies the packs of git, if nobody has verified them and the core cannot."""
+    verify: Callable[[bool], None] | None = None
+    """Notes that the packs of git are verified; lets git do it if the core could not.
+    It is called once, before anything is added. Without it, they are verified."""
     told_later: list[bytes] | None = None
     """Where Mercurial's messages about the last transaction go; else to the user."""
 
@@ -157,8 +158,8 @@ def _import(
         )
         for refusal in made.refused:
             raise refused(refusal)
-        if settings.verify is not None and not made.is_verified:
-            settings.verify()
+        if settings.verify is not None:
+            settings.verify(made.is_verified)
         with (
             repo.wlock(),
             repo.lock(),
