@@ -3,6 +3,8 @@
 //! If it cannot read one of them, `hg update` and most other commands stop, in each working copy
 //! and clone (`subrepoutil.state` in Mercurial 7.2).
 
+use std::collections::HashMap;
+
 use crate::names::{hg_refuses, hg_refuses_in_root, is_no_component};
 
 /// Whether Mercurial can read subrepositories from a file with this path; `true` for other paths.
@@ -13,7 +15,16 @@ use crate::names::{hg_refuses, hg_refuses_in_root, is_no_component};
 pub fn are_readable(path: &[u8], content: &[u8]) -> bool {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     match path {
-        b".hgsub" => content.strip_prefix(BOM).unwrap_or(content).split(is_end).all(is_source),
+        b".hgsub" => {
+            let lines = content.strip_prefix(BOM).unwrap_or(content).split(is_end);
+            let mut last: HashMap<&[u8], &[u8]> = HashMap::new();
+            lines.filter(|line| !is_comment(line)).all(|line| {
+                source(line).is_some_and(|(path, source)| {
+                    last.insert(path, source);
+                    is_path(path)
+                })
+            }) && last.into_values().all(is_source)
+        }
         b".hgsubstate" => content.split(is_end).all(|line| {
             let line = trim_start(line);
             line.is_empty() || line.contains(&b' ')
@@ -38,20 +49,27 @@ fn trim_end(line: &[u8]) -> &[u8] {
     &line[..line.len() - line.iter().rev().take_while(|byte| is_blank(**byte)).count()]
 }
 
-/// Whether a line is empty, a comment, or the source of a subrepository of a known kind.
-fn is_source(line: &[u8]) -> bool {
-    if trim_start(line).is_empty() || line.starts_with(b"#") || line.starts_with(b";") {
-        return true;
-    }
-    let Some(equals) = memchr::memchr(b'=', line) else { return false };
-    let (path, mut source) = (trim_end(&line[..equals]), trim_start(&line[equals + 1..]));
+fn is_comment(line: &[u8]) -> bool {
+    trim_start(line).is_empty() || line.starts_with(b"#") || line.starts_with(b";")
+}
+
+/// Path and source in a line.
+fn source(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let equals = memchr::memchr(b'=', line)?;
+    Some((trim_end(&line[..equals]), trim_start(&line[equals + 1..])))
+}
+
+/// Whether a subrepository may be there, as `_auditsubrepopath` in Mercurial's subrepo.py says.
+fn is_path(path: &[u8]) -> bool {
     let mut names = path.split(|&byte| byte == b'/');
-    // `_auditsubrepopath` in Mercurial's subrepo.py
-    let is_path = path.first().is_some_and(|&first| !is_blank(first) && !b"[%~".contains(&first))
-        && memchr::memchr(b'$', path).is_none()
-        && memchr::memchr(0, line).is_none()
+    path.first().is_some_and(|&first| !is_blank(first) && !b"[%~".contains(&first))
+        && memchr::memchr2(b'$', 0, path).is_none()
         && !names.clone().next().is_some_and(hg_refuses_in_root)
-        && names.all(|name| !is_no_component(name) && !hg_refuses(name));
+        && names.all(|name| !is_no_component(name) && !hg_refuses(name))
+}
+
+/// Whether a source is one of a known kind.
+fn is_source(mut source: &[u8]) -> bool {
     if let Some(kind) = source.strip_prefix(b"[") {
         let kinds: [&[u8]; 3] = [b"hg]", b"git]", b"svn]"];
         let Some(rest) = kinds.iter().find_map(|known| kind.strip_prefix(*known)) else {
@@ -59,7 +77,7 @@ fn is_source(line: &[u8]) -> bool {
         };
         source = trim_start(rest);
     }
-    is_path && !has_other_host(source)
+    memchr::memchr(0, source).is_none() && !has_other_host(source)
 }
 
 /// Whether a source is a file of another host, which Mercurial takes for a mistake.
@@ -100,6 +118,8 @@ mod tests {
             (".hgsub", "~a = b", false),
             (".hgsub", "a/$b = b", false),
             (".hgsub", "a = \0", false),
+            (".hgsub", "a = \0\na = [cvs]x\na = b", true),
+            (".hgsub", "a = b\na = \0", false),
             (".hgsub", "a = file:///b\nb = file:c\nc = file://localhost/d\nd = file://?e", true),
             (".hgsub", "a = [hg] file://host/b", false),
             (".hgsubstate", "\u{b}\n12 ", true),
