@@ -1,14 +1,14 @@
 """Both directions of the dialect hggit, compared with hg-git 1.2.0.
 
-    python3 -m oracle.hggit --hggit HG [--exports N] [--imports N] [--listed N]...
+    python3 -m oracle.hggit --hggit HG [--exports N] [--imports N] [--renamed N]...
 
 Random histories of Mercurial (``testlib.hggithistories``) and given repositories are
 exported by hg-git and by amalgam: each changeset has to have the same commit. Random
 histories of git, and given ones, are imported by both: each commit has to have the same
-changeset. Such histories are pulled by amalgam, and exported with the ids that its list
-keeps. hg-git and amalgam take turns on one repository, and move no id: with exports,
-and with pulls and pushes. Ends with 1 if anything differs. What ends a conversion of
-hg-git has no id, and is counted.
+changeset, also where renames are found. Such histories are pulled by amalgam, and
+exported with the ids that its list keeps. hg-git and amalgam take turns on one
+repository, and move no id: with exports, and with pulls and pushes. Ends with 1 if
+anything differs. What ends a conversion of hg-git has no id, and is counted.
 """
 
 from __future__ import annotations
@@ -24,16 +24,23 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
+from types import MappingProxyType
 
 from testlib import oddstore
 from testlib.converted import Target
 from testlib.environment import ENVIRONMENT, HG, git, hg
-from testlib.hggithistories import GitHistory, grown_for_import, steps
+from testlib.hggithistories import (
+    RENAMES,
+    GitHistory,
+    RenamedHistory,
+    grown_for_import,
+    steps,
+)
 from testlib.oddstore import Step
 
 from .moves import SHAPES, THREE, Moves, Shape, grown
@@ -71,11 +78,12 @@ class Peer:
 
         return self._answer(key, export, *_GEXPORT)
 
-    def imported(self, source: Path) -> tuple[str, Ids]:
+    def imported(self, source: Path, *options: str) -> tuple[str, Ids]:
         """Return what it said of a failed import, and its map."""
         key = git(source, "for-each-ref", "--format=%(objectname) %(refname)")
+        key += "".join(f"{option}\n" for option in options).encode()
         target = self._fresh(source)
-        clone = ("clone", "-qU", str(source), str(target))
+        clone = ("clone", "-qU", str(source), str(target), *options)
         return self._answer(key, lambda: target, *clone)
 
     @staticmethod
@@ -206,6 +214,17 @@ def import_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
         return imported(peer, path, _random_git(path, seed), Outcome(f"import {seed}"))
 
 
+def renamed_of(seed: int, scratch: Path, peer: Peer) -> Outcome:
+    """Compare imports of a random history with renames that are found."""
+    renames = RENAMES[seed % len(RENAMES)]
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        path = Path(place) / "project.git"
+        history = RenamedHistory(path, seed, _COMMITS)
+        history.grow_all()
+        outcome = Outcome(f"renamed {seed} {renames}")
+        return imported(peer, path, history.heads(), outcome, renames)
+
+
 def _random_git(path: Path, seed: int) -> list[str]:
     """Make a random history; return its heads."""
     if seed % 3 == 0:
@@ -248,12 +267,24 @@ def listed_of(seed: int, scratch: Path, _peer: Peer) -> Outcome:
     return outcome
 
 
-def imported(peer: Peer, source: Path, heads: list[str], outcome: Outcome) -> Outcome:
-    """Import a git repository with both, into repositories beside it."""
+def imported(
+    peer: Peer,
+    source: Path,
+    heads: list[str],
+    outcome: Outcome,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Outcome:
+    """Import a git repository with both, into repositories beside it.
+
+    ``settings``: those of the section ``git``.
+    """
     place = source.parent
-    outcome.stopped, ids = peer.imported(source)
+    options = (f"--config=git.{name}={value}" for name, value in settings.items())
+    outcome.stopped, ids = peer.imported(source, *options)
     theirs = {oid: node for node, oid in ids.items()}
     hg(place, "init", "ours")
+    lines = (f"{name} = {value}\n" for name, value in settings.items())
+    (place / "ours" / ".hg" / "hgrc").write_text("[git]\n" + "".join(lines))
     target = Target(place / "ours", dialect=b"hggit")
     try:
         target.push(source, *heads)
@@ -393,6 +424,8 @@ def _all(
         yield "exports", outcome
     for outcome in each(import_of, options.imports):
         yield "imports", outcome
+    for outcome in each(renamed_of, options.renamed):
+        yield "renamed", outcome
     for outcome in each(listed_of, options.listed):
         yield "listed", outcome
     for outcome in each(alternation, options.alternations):
@@ -423,6 +456,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hggit", type=Path, required=True, metavar="HG")
     parser.add_argument("--exports", type=int, default=30, help="random histories")
     parser.add_argument("--imports", type=int, default=30, help="random histories")
+    parser.add_argument("--renamed", type=int, default=30, help="random histories")
     parser.add_argument("--listed", type=int, default=30, help="random histories")
     parser.add_argument("--alternations", type=int, default=3)
     parser.add_argument("--moves", type=int, default=5, help="random histories")

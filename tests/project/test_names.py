@@ -43,6 +43,7 @@ FOREIGN = {
     *("isal_create_hufftables", "read_ahead_kb"),
     *("changegroup.getbundler", "maintenance.strategy", "uploadpack.blobPackfileUri"),
     *("push.pushOption", "git.similarity", "git.commit", "git.tree"),
+    *("git.renamelimit", "git.findcopiesharder"),
 }
 #: Words of docstrings that the package has in no code.
 FOREIGN_IN_DOCSTRINGS = {

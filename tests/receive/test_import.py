@@ -14,7 +14,7 @@ import pytest
 from mercurial import error, hg as hgmod, ui as uimod
 from testlib.converted import Target
 from testlib.environment import ROOT, git, hg
-from testlib.hggitcommits import Commits
+from testlib.hggitcommits import Commits, RenamedCommits
 from testlib.randomcommits import GitObjects
 
 from hgext3rd.amalgam.files import Directory
@@ -22,6 +22,11 @@ from hgext3rd.amalgam.gitstore.git.process import Git
 from hgext3rd.amalgam.receive import decoding, importing
 
 NODES = ROOT / "tests" / "vectors" / "git-import" / "nodes.txt"
+#: Nodes by name and by settings.
+RENAMED_NODES: dict[str, dict[str, str]] = {}
+for _row in NODES.with_name("renamed.txt").read_text().splitlines():
+    _settings, _name, _node = _row.split("\t")
+    RENAMED_NODES.setdefault(_settings, {})[_name] = _node
 
 
 def target_in(directory: Path, name: str = "target") -> Target:
@@ -211,14 +216,38 @@ def test_octopuses_may_share_changesets_between(dialect: bytes, tmp_path: Path) 
     assert len(target.hg("log", "-T", "{node}\n").splitlines()) == 9
 
 
-def test_rename_detection_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("settings", [*RENAMED_NODES])
+def test_renames_are_found_as_by_hg_git(settings: str, tmp_path: Path) -> None:
+    """Also where all commits come back from their changesets."""
+    made = RenamedCommits(tmp_path / "project.git")
+    target = target_in(tmp_path)
+    with (target.root / ".hg" / "hgrc").open("a") as hgrc:
+        hgrc.write("[git]\n" + settings.replace(", ", "\n"))
+    target.push(made.repo.path, *made.oids.values())
+    nodes = {name: target.known[oid] for name, oid in made.oids.items()}
+    expected = RENAMED_NODES[settings]
+    assert {name for name in nodes if nodes[name] != expected[name]} == set()
+    copies = target.hg("log", "-r", nodes["similar"], "-T", "{file_copies}")
+    is_similar = "100" not in settings and "limit" not in settings
+    assert copies == ("new (a)" if is_similar else "")
+    hgrc_text = (target.root / ".hg" / "hgrc").read_text()
+    exact = target_in(tmp_path, "exact")
+    (exact.root / ".hg" / "hgrc").write_text(hgrc_text)
+    tips = [oid for name, oid in made.oids.items() if name != "left-out"]
+    found = exact.convert(made.repo.path, *tips, round_trip=True, is_exact=True)
+    assert not found.refused
+
+
+@pytest.mark.parametrize(
+    "line", ["similarity = 101", "similarity = x", "renamelimit = -1"]
+)
+def test_bad_settings_of_renames_are_refused(line: str, tmp_path: Path) -> None:
     repo = GitObjects(tmp_path / "project.git")
     target = target_in(tmp_path)
-    (target.root / ".hg" / "hgrc").write_text("[git]\nsimilarity = 50\n")
+    (target.root / ".hg" / "hgrc").write_text(f"[git]\n{line}\n")
     with pytest.raises(error.ConfigError) as caught:
         target.convert(repo.path, repo.commit())
-    assert b"git.similarity" in caught.value.message
-    assert caught.value.hint
+    assert line.replace(" = ", "=").partition("=")[0].encode() in caught.value.message
 
 
 @pytest.mark.parametrize(

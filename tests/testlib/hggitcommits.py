@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .randomcommits import GitObjects, write_object
+from .randomcommits import GITLINK, GitObjects, write_object, write_tree
+
+#: Mode and content by path.
+Files = dict[bytes, tuple[bytes, bytes]]
 
 _GITLINK = "1" * 40
 _MODULES = b'[submodule "s"]\n\tpath = s\n\turl = ../s\n[core]\n'
@@ -121,6 +124,62 @@ class Commits:
         marked = write_object(repo.path, "blob", b"\1\ntext\n")
         self.add("marked", repo.tree((b"100644", b"a", marked)), root)
         self.add("empty-root", repo.tree())
+
+
+class RenamedCommits(Commits):
+    """Commits whose files are moved and copied, on one that has all of them.
+
+    Those in which hg-git and dulwich follow rules of their own; others are random
+    (``hggithistories.RenamedHistory``).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.repo = GitObjects(path)
+        self.oids = {}
+        lines = [b"line %d\n" % at for at in range(40)]
+        (a, edited), b = (
+            (b"".join(lines[:end]) for end in (20, 24)),
+            b"".join(lines[9:]),
+        )
+        rest: Files = {
+            b"b": (b"100644", b),
+            b"d.x/f": (b"100644", b"twice\n"),
+            b"d/f": (b"100644", b"twice\n"),
+            b"empty": (b"100644", b""),
+            b"long": (b"100644", b"x" * 64 + b"y" * 70),
+            b"sub": (GITLINK, _GITLINK.encode()),
+        }
+        whole = {b"a": (b"100644", a), **rest}
+        root = self._of(b"root", whole)
+        without = {path: file for path, file in rest.items() if path[:2] != b"d."}
+        of_a, of_edited = (b"100644", a), (b"100644", edited)
+        cases: dict[bytes, Files] = {
+            b"equal": {**rest, b"new": of_a},
+            b"similar": {**rest, b"new": of_edited},
+            b"two": {**rest, b"n1": of_a, b"n2": of_edited, b"n3": of_a},
+            b"of-modified": {**rest, b"a": of_edited, b"new": of_a},
+            b"of-unchanged": {**whole, b"n1": of_a, b"n2": (b"100644", b + b"end\n")},
+            b"link": {**rest, b"new": (b"120000", a)},
+            # a link has the name of the source, and others its content, on either side
+            b"now-link": {**rest, b"a": (b"120000", a), b"A": of_a, b"z": of_a},
+            b"left-out": {**rest, b"x/.hg": of_a, b"new": of_edited},
+            b"order": {**without, b"e/f": (b"100644", b"twice\n")},
+            b"links": {**whole, b"moved": rest[b"sub"], b"sub": of_a},
+            b"long": {**rest, b"new": (b"100644", b"x" * 64 + b"y" * 64)},
+            b"empty": {**rest, b"empty": of_a, b"e1": (b"100644", b"")},
+            b"many": {b"n%d" % at: of_edited for at in range(9)},
+        }
+        made = {name: self._of(name, tree, root) for name, tree in cases.items()}
+        del cases[b"order"][b"d/f"]
+        self._of(b"both-gone", cases[b"order"], root)
+        merged = {**rest, b"n2": of_edited}
+        self._of(b"merged", merged, made[b"equal"], made[b"two"])
+        self._of(b"octopus", merged, root, made[b"two"], made[b"similar"])
+        headers = b"HG:rename-source hg\n"
+        self._of(b"of-hg", {**rest, b"new": of_a}, root, headers=headers)
+
+    def _of(self, name: bytes, tree: Files, *parents: str, **parts: bytes) -> str:
+        return self.add(name.decode(), write_tree(self.repo, tree), *parents, **parts)
 
 
 def files(commits: Commits, **contents: bytes) -> str:

@@ -266,6 +266,61 @@ class GitHistory(History):
             files[_STATE] = b"100644", b"%040x other\n" % draw.randrange(1, 99)
 
 
+#: Settings of renames that random histories are imported with.
+RENAMES: tuple[dict[str, str], ...] = (
+    {"similarity": "50"},
+    {"similarity": "80", "findcopiesharder": "yes"},
+    {"similarity": "1", "renamelimit": "4"},
+    {"similarity": "100", "findcopiesharder": "yes"},
+)
+_WORDS = (b"one", b"two\r", b"three " * 30, b"", b"\xe9", b"same", b"same")
+_FOLDERS = (b"", b"a/", b"a.b/", b"a-b/", b"d/e/", b"x/.hg/")
+_TYPES = (*[b"100644"] * 6, b"100755", b"100664", b"120000")
+
+
+class RenamedHistory(GitHistory):
+    """Random commits that move, copy and edit files, in all types and combinations."""
+
+    def _files(self, parents: list[str]) -> Files:
+        draw = self.draw
+        files = dict(self.files[parents[0]]) if parents else {}
+        for other in parents[1:]:
+            for path, file in self.files[other].items():
+                if draw.random() < 0.3:
+                    files[path] = file
+        for _time in range(draw.choice([0, 1, 2, 4, 9]) if parents else 12):
+            self._change(files)
+        return files
+
+    def _change(self, files: Files) -> None:
+        draw = self.draw
+        new = draw.choice(_FOLDERS) + b"%c%d" % (draw.choice(b"Aaz"), draw.randrange(9))
+        kind = draw.choice(
+            ["new", "move", "move", "move", "copy", "edit", "edit", "go"]
+        )
+        if kind == "new" or not files:
+            lines = draw.choices(_WORDS, k=draw.choice([0, 0, 1, 12, 12]))
+            end = draw.choice([b"\n", b"\n", b""])
+            files[new] = draw.choice(_TYPES), b"\n".join(lines) + end
+            return
+        old = draw.choice(sorted(files))
+        mode, content = files[old]
+        if kind in ("move", "go"):
+            del files[old]
+        if kind == "edit":
+            new = old
+        if kind == "go":
+            return
+        if mode != GITLINK:
+            mode = draw.choice(_TYPES) if draw.random() < 0.2 else mode
+            lines = content.splitlines(keepends=True)
+            for _time in range(draw.choice([0, 0, 1, 3])):
+                at = draw.randrange(len(lines) + 1)
+                lines[at : at + draw.randrange(2)] = [draw.choice(_WORDS) + b"\n"]
+            content = b"".join(lines)
+        files[new] = mode, content
+
+
 def grown_for_import(path: Path, seed: int, count: int) -> Grown:
     """Make a history whose trees are drawn, too; it has no submodules."""
     made = Grown(path)
@@ -307,8 +362,24 @@ def stops_import(drawn: Drawn) -> bool:
             return True
     if not all(map(_PERSON.match, (drawn.author, drawn.committer))):
         return True
+    if _is_odd_section((drawn.body or b"").partition(b"\n--HG--\n")[2]):
+        return True
     who = drawn.author.rpartition(b"> ")[0]
     return b"none@none" in who and not who.partition(b"<")[0].strip()
+
+
+def _is_odd_section(section: bytes) -> bool:
+    """Tell whether a line of metadata lacks a part, or its branch is reserved."""
+    branch = b""
+    for line in filter(None, section.split(b"\n")):
+        command, is_line, data = line.partition(b" : ")
+        if not is_line:
+            break
+        part = {b"rename": b" => ", b"extra": b" : "}.get(command, b"")
+        if part not in data:
+            return True
+        branch = data if command == b"branch" else branch
+    return branch in (b"tip", b"null", b".")
 
 
 def _is_tag(value: bytes) -> bool:

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from mercurial import changegroup, error, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
+from mercurial.utils import stringutil
 
 from ..config import setting
 from ..configitems import HGGIT_DIALECT
@@ -265,6 +266,7 @@ class _Settings(Record):
     is_exact: bool
     packs: Directory | None
     verifies: bool
+    renames: dict[str, int] | None
 
 
 class Refusal(Record):
@@ -325,12 +327,7 @@ def convert(
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
     version = _version(repo)
-    similarity = setting(repo.ui, b"git", b"similarity") or b"0"
-    if dialect == HGGIT_DIALECT and similarity != b"0":
-        raise error.ConfigError(
-            _(b"cannot find renames of git commits as git.similarity says"),
-            hint=_(b"remove git.similarity, or use hg-git itself"),
-        )
+    renames = _rename_settings(repo.ui) if dialect == HGGIT_DIALECT else None
     if not oids:
         return Conversion((), (), version)
     start = out.tell()
@@ -340,7 +337,7 @@ def convert(
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
-                *(is_exact, packs, verifies),
+                *(is_exact, packs, verifies, renames),
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -350,6 +347,36 @@ def convert(
             out.truncate()
     out.seek(0, 2)
     return conversion
+
+
+def _rename_settings(ui: UiT) -> dict[str, int] | None:
+    """Return how renames are found, by the items that hg-git has; ``None`` if not."""
+    similarity = _number(ui, b"similarity", 0, 100)
+    limit = _number(ui, b"renamelimit", 400, 2**31)
+    harder = setting(ui, b"git", b"findcopiesharder") or b"no"
+    all_sources = stringutil.parsebool(harder)
+    if all_sources is None:
+        raise error.ConfigError(
+            _(b"invalid value '%s' for git.findcopiesharder (expected yes or no)")
+            % printable(harder)
+        )
+    if not similarity:
+        return None
+    return {"similarity": similarity, "limit": limit, "all_sources": all_sources}
+
+
+def _number(ui: UiT, name: bytes, default: int, most: int) -> int:
+    value = setting(ui, b"git", name)
+    try:
+        number = default if value is None else int(value)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= most:
+        raise error.ConfigError(
+            _(b"invalid value '%s' for git.%s (expected a number from 0 to %d)")
+            % (printable(value or b""), name, most)
+        )
+    return number
 
 
 def _version(repo: RepoT) -> bytes:
@@ -415,6 +442,7 @@ class _Run:
                 "blobs": self._objects(),
                 "packs": packs,
                 "decoder": decoder,
+                "renames": settings.renames,
                 "user": self._repo.ui.config(b"ui", b"username") or b"",
                 "out": out.fileno(),
                 "scratch": {"fd": directory, "path": self._scratch},

@@ -60,6 +60,8 @@ pub struct ImportedCommit {
     pub extras_between: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Sources of copied files, by the paths of the copies.
     pub sources: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Whether the commit tells no sources, so that [`ImportSettings::renames`] finds them.
+    pub is_of_git: bool,
 }
 
 /// Extras of a changeset.
@@ -162,10 +164,23 @@ pub struct ImportSettings<'a> {
     pub decoder: &'a dyn Decoder,
     /// User of commits without an author.
     pub user: &'a [u8],
+    /// How renames are found; `None`: none are.
+    pub renames: Option<RenameSettings>,
+}
+
+/// Settings of the detection of renames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RenameSettings {
+    /// Percentage of common bytes that renamed files have more of; others have to be equal.
+    pub similarity: u32,
+    /// Square root of the most pairs of files whose contents are compared. 0: no limit.
+    pub limit: u64,
+    /// Whether files that did not change can be sources of copies.
+    pub all_sources: bool,
 }
 
 impl Default for ImportSettings<'_> {
     fn default() -> Self {
-        Self { decoder: &Utf8, user: b"" }
+        Self { decoder: &Utf8, user: b"", renames: None }
     }
 }

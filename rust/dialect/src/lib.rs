@@ -19,7 +19,8 @@ use revlog::{Changeset, Node};
 pub use cinnabar::Cinnabar;
 pub use hggit::HgGit;
 pub use imported::{
-    Decoder, ImportRules, ImportSettings, ImportedCommit, ImportedExtras, WriteCommit,
+    Decoder, ImportRules, ImportSettings, ImportedCommit, ImportedExtras, RenameSettings,
+    WriteCommit,
 };
 pub use reason::{Reason, RefusedFor};
 

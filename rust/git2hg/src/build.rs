@@ -14,6 +14,7 @@ pub(crate) mod graph;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
 mod merges;
+mod renames;
 pub(crate) mod spool;
 
 use std::fs::File;

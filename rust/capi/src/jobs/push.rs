@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use dialect::{Dialect, ImportSettings};
+use dialect::{Dialect, ImportSettings, RenameSettings};
 use git2hg::{
     ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset,
     PipedDecoder, Refusal, StreamSettings, SurveyProgress,
@@ -21,7 +21,7 @@ use crate::message::Fields;
 ///
 /// `commits` is the output of `git cat-file --batch`, parents before children. `trees` and `blobs`
 /// are the pipes of a `git cat-file --batch-command --buffer` each, and `decoder` those of a
-/// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author.
+/// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author, and `renames` says how renames are found, if they are.
 /// If `packs` is a directory, objects in its packs are read from there. With `verifies`, they are
 /// verified, and `is_verified` answers whether all are.
 /// The changegroup is written to `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
@@ -40,7 +40,10 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         (file(&mut blobs, "requests")?, file(&mut blobs, "answers")?);
     let decoder: Option<Fields<'_>> = message.take("decoder")?;
     let decoder = decoder.map(decoder_pipes).transpose()?;
-    let mut import = ImportSettings { user: message.take("user")?, ..ImportSettings::default() };
+    let renames: Option<Fields<'_>> = message.take("renames")?;
+    let renames = renames.map(rename_settings).transpose()?;
+    let user = message.take("user")?;
+    let mut import = ImportSettings { user, renames, ..ImportSettings::default() };
     if let Some(decoder) = &decoder {
         import.decoder = decoder;
     }
@@ -127,6 +130,16 @@ pub(super) fn stream(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Fa
         .with("branches", &branches[..])
         .with("branch_of", &branch_of[..]);
     Ok(answer.encode())
+}
+
+fn rename_settings(mut fields: Fields<'_>) -> Result<RenameSettings, Failure> {
+    let settings = RenameSettings {
+        similarity: fields.take("similarity")?,
+        limit: fields.take("limit")?,
+        all_sources: fields.take("all_sources")?,
+    };
+    fields.end()?;
+    Ok(settings)
 }
 
 /// Pipes of a decoder, duplicated: a decoder needs them for as long as the conversion.

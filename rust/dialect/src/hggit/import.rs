@@ -148,6 +148,7 @@ impl<'a> ParsedCommit<'a> {
             extras,
             of_commit,
             extras_between,
+            is_of_git: renames.is_none(),
             sources: renames.unwrap_or_default(),
         }
     }

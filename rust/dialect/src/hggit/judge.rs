@@ -38,7 +38,7 @@ pub fn judge(content: &[u8]) -> JudgedCommit<'_> {
     judged
 }
 
-/// Why the changeset of a commit does not give it back.
+/// Reason and place at which the changeset of a commit does not give it back.
 fn refusal<'a>(content: &'a [u8], (tree, parents): (Oid, &[Oid])) -> Option<RefusedFor<'a>> {
     let texts = ParsedCommit::of(content).texts(ImportSettings::default());
     let extras = ImportedExtras::Own { commit: None, tree: None };

@@ -26,6 +26,7 @@ use crate::build::files::{NewText, RevisionContent};
 use crate::build::graph::ChangesetGraph;
 use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
 use crate::build::manifests::Number;
+use crate::build::renames::{DetectedChanges, Detection};
 use crate::build::{
     ChangesetBuilder, Converted, LINK, MOST_HASHED, RefusedFile, TextsOfCommit, accepted,
 };
@@ -230,9 +231,13 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         if self.rules.is_exact {
             texts.extras.retain(|key, _| ![exact::COMMIT, exact::TREE].contains(&&**key));
         }
+        let detected = self.renames(&texts, changes, parents.first(), commit)?;
         let above = parents.first().and_then(|first| first.imported.as_ref());
         let root = changes.root.or(above.map(|facts| facts.root)).unwrap_or_default();
-        let files = self.changed_files(changes, parents.first(), root)?;
+        let files = self.changed_files(changes, detected.as_ref(), parents.first(), root)?;
+        if let Some(DetectedChanges { sources, .. }) = detected {
+            texts.sources = sources;
+        }
         let (tree, links) = (commit.tree_or_empty(), Vec::new());
         let hides = |change: &Change| self.rules.hides.is_some_and(|hides| hides(&change.path));
         let is_odd = changes.is_odd || changes.files.iter().any(hides);
@@ -257,10 +262,43 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         }
     }
 
+    /// Renames of a commit that does not tell them, if they are to be found.
+    fn renames(
+        &self,
+        texts: &ImportedCommit,
+        changes: &FirstParentChanges,
+        first: Option<&Converted>,
+        commit: &WindowCommit,
+    ) -> Result<Option<DetectedChanges>> {
+        let imports = self.imports.as_ref().ok_or_else(no_rules)?;
+        let (Some(settings), Some(first), true) =
+            (imports.settings.renames, first, texts.is_of_git)
+        else {
+            return Ok(None);
+        };
+        // odd ones may have files that are left out
+        let is_new = |change: &Change| match (change.old, change.new) {
+            (Some((old, _)), Some((new, _))) => old != new && [old, new].contains(&Flag::Symlink),
+            (old, _) => old.is_none(),
+        };
+        if !(changes.is_odd || !changes.links.is_empty() || changes.files.iter().any(is_new)) {
+            return Ok(None);
+        }
+        let detection = Detection {
+            settings,
+            accepts: imports.rules.accepts,
+            room: &|| self.room(),
+            most_bytes: self.most_bytes,
+            tick: &|| self.progress.tick(),
+        };
+        detection.run(self.trees, first.tree, commit.tree_or_empty()).map(Some)
+    }
+
     /// Changes against the first parent, with the files of subrepositories; ascending by path.
     fn changed_files(
         &mut self,
         changes: &FirstParentChanges,
+        detected: Option<&DetectedChanges>,
         first: Option<&Converted>,
         root: RootFiles,
     ) -> Result<Vec<ChangedFile>> {
@@ -276,6 +314,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut files: Vec<ChangedFile> = changes.files.iter().map(file).collect();
         if !self.rules.is_lenient {
             return Ok(files); // submodules are entries of extras, or refused
+        }
+        if let Some(DetectedChanges { files: found, .. }) = detected {
+            for file in &mut files {
+                match found.get(&file.path) {
+                    None => file.file = FileSource::Unchanged,
+                    Some(false) => file.file = FileSource::Removed,
+                    Some(true) => {}
+                }
+            }
+            for (path, _) in found.iter().filter(|(_, is_there)| !**is_there) {
+                set(&mut files, path, FileSource::Removed);
+            }
         }
         let had = first.and_then(|first| first.imported.as_ref());
         let had_modules = had.is_some_and(|facts| facts.root.modules.is_some());
@@ -304,8 +354,10 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let is_state_removed = files
             .iter()
             .any(|file| *file.path == *SUB_STATE && matches!(file.file, FileSource::Removed));
-        let links: Vec<(&[u8], Option<Oid>)> =
-            changes.links.iter().map(|(path, oid)| (&**path, *oid)).collect();
+        let links: Vec<(&[u8], Option<Oid>)> = match detected {
+            Some(found) => found.links.iter().map(|(path, oid)| (&**path, *oid)).collect(),
+            None => changes.links.iter().map(|(path, oid)| (&**path, *oid)).collect(),
+        };
         let rules = self.imports.as_ref().ok_or_else(no_rules)?.rules;
         let SubrepoFiles { sub, state, hides_modules } = (rules.subrepo_files)(&SubrepoSources {
             modules: modules.as_ref().map(|modules| &modules[..]),

@@ -64,14 +64,25 @@ pub(crate) fn kind_of(mode: &[u8]) -> Option<EntryKind> {
     }
 }
 
+/// Bits of a mode that are the type of a file.
+pub(crate) const TYPE: u32 = 0o170_000;
+/// Type of a directory.
+pub(crate) const DIRECTORY: u32 = 0o040_000;
+/// Type of a commit of another repository.
+pub(crate) const GITLINK: u32 = 0o160_000;
+
+/// Number of any mode.
+pub(crate) fn mode_of(mode: &[u8]) -> u32 {
+    let digit = |byte: &u8| u32::from(byte.wrapping_sub(b'0') & 7);
+    mode.iter().fold(0, |mode: u32, byte| mode.wrapping_mul(8) | digit(byte))
+}
+
 /// Kind of any mode.
 fn any_kind_of(mode: &[u8]) -> EntryKind {
-    const TYPE: u32 = 0o170_000;
-    let digit = |byte: &u8| u32::from(byte.wrapping_sub(b'0') & 7);
-    let mode = mode.iter().fold(0, |mode: u32, byte| mode.wrapping_mul(8) | digit(byte));
+    let mode = mode_of(mode);
     match (mode & TYPE, mode) {
-        (0o040_000, _) => EntryKind::Directory,
-        (0o160_000, _) => EntryKind::Gitlink,
+        (DIRECTORY, _) => EntryKind::Directory,
+        (GITLINK, _) => EntryKind::Gitlink,
         (_, 0o100_755) => EntryKind::File(Flag::Executable),
         (_, 0o120_000) => EntryKind::File(Flag::Symlink),
         _ => EntryKind::File(Flag::Regular),
