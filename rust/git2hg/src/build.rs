@@ -11,6 +11,7 @@ pub(crate) mod copies;
 pub(crate) mod filelogs;
 pub(crate) mod files;
 pub(crate) mod graph;
+mod lineage;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
 mod merges;
@@ -179,6 +180,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         progress: &'a ConversionProgress<'a>,
     ) -> Result<Self> {
         let part = request.memory_bytes / PART_OF_MEMORY;
+        let manifests = PushedManifests::new(revlog, request.dir, part)?;
+        let has_lineage = rules.import.is_none() && manifests.stored_len() == 0;
         let imports = rules.import.map(|rules| Imports::new(rules, request.import, request.store));
         Ok(Self {
             rules,
@@ -186,8 +189,8 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             contents: None,
             budget,
             most_bytes: most_bytes(request.most_file_bytes),
-            manifests: PushedManifests::new(revlog, request.dir, part)?,
-            files: FileRevisions::new(request.version, request.dir, part)?,
+            manifests,
+            files: FileRevisions::new(request.version, request.dir, part, has_lineage)?,
             changesets: Spool::new(request.dir, "changesets")?,
             version: request.version,
             branch: request.branch.map(Arc::from),
@@ -440,6 +443,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let Change { path, old, new } = change;
             let Some((flag, blob)) = new else {
                 edits.push(LineEdit { path: path.clone(), entry: None });
+                self.files.lose(path);
                 continue;
             };
             let old_node = old.map(|_| node_of(path)).transpose()?;

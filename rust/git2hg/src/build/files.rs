@@ -13,6 +13,7 @@ use revlog::Node;
 use revlog::node::parents_prefix;
 use sha1lanes::{Message, best};
 
+use crate::build::lineage::Lineage;
 use crate::build::spool::Spool;
 use crate::chain::applied;
 use crate::error::{Error, Result};
@@ -35,6 +36,8 @@ pub(crate) struct FileRevisions {
     chunks: Vec<SpooledChunk>,
     /// For each chunk, if later revisions need it.
     facts: Vec<RevisionFacts>,
+    /// Ancestry of chunks, if asked for.
+    lineage: Option<Lineage>,
     /// Bytes of all names.
     name_bytes: usize,
     spool: Spool,
@@ -99,8 +102,14 @@ struct SpooledChunk {
 }
 
 impl FileRevisions {
-    /// Starts with no revisions, and with a cache of about `most_bytes`.
-    pub fn new(version: GroupVersion, dir: &Directory, most_bytes: usize) -> Result<Self> {
+    /// Starts with no revisions, and with a cache of about `most_bytes`. `has_lineage`: whether
+    /// the store is empty, and [`Self::heads`] is wanted.
+    pub fn new(
+        version: GroupVersion,
+        dir: &Directory,
+        most_bytes: usize,
+        has_lineage: bool,
+    ) -> Result<Self> {
         Ok(Self {
             version,
             names: Vec::new(),
@@ -108,6 +117,7 @@ impl FileRevisions {
             made: HashMap::new(),
             chunks: Vec::new(),
             facts: Vec::new(),
+            lineage: has_lineage.then(Lineage::default),
             name_bytes: 0,
             spool: Spool::new(dir, "files")?,
             texts: Cache::new(most_bytes),
@@ -117,7 +127,8 @@ impl FileRevisions {
 
     /// Memory of all revisions, about, except for cached texts.
     pub fn bytes(&self) -> usize {
-        self.chunks.len() * REVISION_BYTES
+        let lineage_bytes = if self.lineage.is_some() { Lineage::REVISION_BYTES } else { 0 };
+        self.chunks.len() * (REVISION_BYTES + lineage_bytes)
             + self.facts.len() * size_of::<RevisionFacts>()
             + self.name_bytes
     }
@@ -133,6 +144,9 @@ impl FileRevisions {
         let path = self.number(path)?;
         if self.made.contains_key(&(path, own)) {
             return Ok(());
+        }
+        if let Some(lineage) = &mut self.lineage {
+            lineage.push(parents.map(|parent| self.made.get(&(path, parent)).copied()));
         }
         let short = |len: usize| u32::try_from(len).map_err(|_| Error::TooMany);
         let base = self.base(path, p1, &text)?;
@@ -170,6 +184,24 @@ impl FileRevisions {
             self.texts.put(own, text, bytes);
         }
         Ok(())
+    }
+
+    /// Notes that a manifest lacks a path that a parent has.
+    pub fn lose(&mut self, path: &[u8]) {
+        if let (Some(lineage), Some(path)) = (&mut self.lineage, self.numbers.get(path)) {
+            lineage.lose(*path);
+        }
+    }
+
+    /// Of two nodes of a path, those that the other does not descend from, as in
+    /// [`crate::build::ancestry::heads`]; `None` if only manifests can tell.
+    pub fn heads(&mut self, path: &[u8], nodes: [Node; 2]) -> Option<Vec<Node>> {
+        let lineage = self.lineage.as_mut()?;
+        let path = *self.numbers.get(path)?;
+        let [one, two] = nodes.map(|node| self.made.get(&(path, node)).copied());
+        let later = usize::from(two? > one?);
+        let is_descendant = lineage.descends(path, one.max(two)?, one.min(two)?)?;
+        Some(if is_descendant { vec![nodes[later]] } else { nodes.to_vec() })
     }
 
     /// Number of a new revision: parents have smaller numbers.

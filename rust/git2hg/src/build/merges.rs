@@ -60,7 +60,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         let contested: Vec<Contested<'_>> = lines.iter().filter_map(contested_of).collect();
         let progress = self.progress;
         let tick = || progress.tick();
-        let mut heads = heads(&mut self.manifests, merged, &contested, tick)?.into_iter();
+        let mut heads = self.heads(merged, &contested, tick)?.into_iter();
         let all = in_order(&lines, paths);
         let unchanged = all.iter().filter(|merged| merged.changed.is_none());
         let unchanged: Vec<&[u8]> = unchanged.map(|merged| merged.path).collect();
@@ -87,6 +87,30 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         self.make(merged, outcomes, tick)
     }
 
+    /// For each of `contested`, the nodes that are parents in a merge.
+    fn heads(
+        &mut self,
+        merged: [Number; 2],
+        contested: &[Contested<'_>],
+        tick: impl FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<Node>>> {
+        let known: Vec<Option<Vec<Node>>> =
+            contested.iter().map(|it| self.files.heads(it.path, it.nodes)).collect();
+        let is_open = |known: &Option<Vec<Node>>| known.is_none() || cfg!(debug_assertions);
+        let open: Vec<Contested<'_>> = contested
+            .iter()
+            .zip(&known)
+            .filter_map(|(contested, known)| is_open(known).then_some(*contested))
+            .collect();
+        let mut found = heads(&mut self.manifests, merged, &open, tick)?.into_iter();
+        let all = known.into_iter().map(|known| {
+            let found = if is_open(&known) { found.next() } else { None };
+            debug_assert!(known.is_none() || known == found, "{known:?} {found:?}");
+            known.or(found).unwrap_or_default()
+        });
+        Ok(all.collect())
+    }
+
     fn make(
         &mut self,
         merged: [Number; 2],
@@ -102,6 +126,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
             }
             let (node, flag, is_new) = match outcome {
                 Outcome::Gone => {
+                    self.files.lose(path);
                     if before.is_some() {
                         edits.push(LineEdit { path: path.into(), entry: None });
                         files.push(path.into());
