@@ -145,7 +145,7 @@ def test_nothing_new_is_nothing(target: Target, tmp_path: Path) -> None:
     oid = repo.commit()
     target.push(repo.path, oid)
     made = target.convert(repo.path, oid)
-    assert made == ((), (), b"02", ())
+    assert made == ((), (), b"02", (), False)
 
 
 def test_repositories_with_tree_manifests_are_refused(tmp_path: Path) -> None:
