@@ -25,6 +25,10 @@ WITHOUT_HINT = (
     "git cannot read '%s': %s",
     "measured process failed: %s",
     # words of hg-git, which scripts of its users may look for
+    "git.similarity must be between 0 and 100",
+    "git.renamelimit must be non-negative",
+    "git.findcopiesharder is not a boolean",
+    "git.%s is not a valid integer",
     "please pull and merge before pushing",
     "pushing %s overwrites %s",
     "cannot be pushed since it doesn't have a bookmark",

@@ -239,15 +239,23 @@ def test_renames_are_found_as_by_hg_git(settings: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["similarity = 101", "similarity = x", "renamelimit = -1"]
+    ("line", "said"),
+    [
+        ("similarity = 101", b"git.similarity must be between 0 and 100"),
+        ("similarity = x", b"git.similarity is not a valid integer ('x')"),
+        ("renamelimit = -1", b"git.renamelimit must be non-negative"),
+        ("findcopiesharder = x", b"git.findcopiesharder is not a boolean ('x')"),
+    ],
 )
-def test_bad_settings_of_renames_are_refused(line: str, tmp_path: Path) -> None:
+def test_bad_settings_of_renames_are_refused(
+    line: str, said: bytes, tmp_path: Path
+) -> None:
     repo = GitObjects(tmp_path / "project.git")
     target = target_in(tmp_path)
     (target.root / ".hg" / "hgrc").write_text(f"[git]\n{line}\n")
-    with pytest.raises(error.ConfigError) as caught:
+    with pytest.raises(error.Abort) as caught:
         target.convert(repo.path, repo.commit())
-    assert line.replace(" = ", "=").partition("=")[0].encode() in caught.value.message
+    assert caught.value.message == said
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ _PHASES = {
     2: (_(b"checking changesets"), _(b"changesets")),
 }
 _MOST_BYTES = (1 << 64) - 1
+_MOST_RENAMES = 1 << 32
 _VERSIONS = {b"02": 2, b"03": 3}
 _REQUIREMENTS = (
     requirements.ORDINARY
@@ -350,33 +351,35 @@ def convert(
 
 
 def _rename_settings(ui: UiT) -> dict[str, int] | None:
-    """Return how renames are found, by the items that hg-git has; ``None`` if not."""
-    similarity = _number(ui, b"similarity", 0, 100)
-    limit = _number(ui, b"renamelimit", 400, 2**31)
+    """Return how renames are found, by the items that hg-git has; ``None`` if not.
+
+    Mistakes are named with the words of hg-git, whose tests ask for them.
+    """
+    similarity, limit = _number(ui, b"similarity", 0), _number(ui, b"renamelimit", 400)
+    if not 0 <= similarity <= 100:
+        raise error.Abort(_(b"git.similarity must be between 0 and 100"))
+    if limit < 0:
+        raise error.Abort(_(b"git.renamelimit must be non-negative"))
     harder = setting(ui, b"git", b"findcopiesharder") or b"no"
     all_sources = stringutil.parsebool(harder)
     if all_sources is None:
         raise error.ConfigError(
-            _(b"invalid value '%s' for git.findcopiesharder (expected yes or no)")
-            % printable(harder)
+            _(b"git.findcopiesharder is not a boolean ('%s')") % printable(harder)
         )
     if not similarity:
         return None
+    limit = min(limit, _MOST_RENAMES)
     return {"similarity": similarity, "limit": limit, "all_sources": all_sources}
 
 
-def _number(ui: UiT, name: bytes, default: int, most: int) -> int:
+def _number(ui: UiT, name: bytes, default: int) -> int:
     value = setting(ui, b"git", name)
     try:
-        number = default if value is None else int(value)
-    except ValueError:
-        number = -1
-    if not 0 <= number <= most:
+        return default if value is None else int(value)
+    except ValueError as err:
         raise error.ConfigError(
-            _(b"invalid value '%s' for git.%s (expected a number from 0 to %d)")
-            % (printable(value or b""), name, most)
-        )
-    return number
+            _(b"git.%s is not a valid integer ('%s')") % (name, printable(value or b""))
+        ) from err
 
 
 def _version(repo: RepoT) -> bytes:
