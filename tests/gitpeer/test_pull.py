@@ -203,10 +203,13 @@ class Local:
         self.loose(oid).write_bytes(content)
 
     def pull(self, *args: str, **environment: str) -> tuple[int, str]:
+        return self.run("pull", *args, **environment)
+
+    def run(self, name: str, *args: str, **environment: str) -> tuple[int, str]:
         items = (f"dialect={self.dialect}", "memory=8MB")
         config = [it for item in items for it in ("--config", f"amalgam.git.{item}")]
         url = f"git+{self.path.as_uri()}"
-        return self.clone.run("pull", *config, *args, url, **environment)
+        return self.clone.run(name, *config, *args, url, **environment)
 
     def is_refused(self, words: str) -> bool:
         """Whether a pull fails with ``words``, and leaves neither objects nor names."""
@@ -247,15 +250,15 @@ def test_objects_of_a_local_repository_are_copied_and_verified(
         local.loose(oid).unlink()
         local.loose(oid).write_bytes(right[oid])
 
-    for oid in (blob, note, large):
-        words = f"object {oid} {_DIFFERS}"
-        if (oid, dialect) == (blob, "cinnabar"):
-            words = f"cannot import commit {commit}: its changeset is not exported"
+    words = {oid: f"object {oid} {_DIFFERS}" for oid in right}
+    if dialect == "cinnabar":
+        words[blob] = f"cannot import commit {commit}: its changeset is not exported"
+    for oid in right:
         local.spoil(oid, other)
-        assert local.is_refused(words)
+        assert local.is_refused(words[oid])
         mend(oid)
     # so are those that a killed pull has copied
-    local.spoil(note, other)
+    local.spoil(blob, other)
     (tmp_path / "kill.py").write_text(
         "import os\n"
         "from hgext3rd.amalgam.receive import importing\n"
@@ -278,8 +281,10 @@ def test_objects_of_a_local_repository_are_copied_and_verified(
     )
     kill = ("--config", f"extensions.kill={tmp_path / 'kill.py'}")
     assert local.pull(*kill)[0] == -9
-    assert local.is_refused(f"{note} {_DIFFERS}")
-    mend(note)
+    code, output = local.run("incoming", "-p")
+    assert (code, "wrong" in output) == (255, False), output
+    assert local.is_refused(words[blob])
+    mend(blob)
     code, output = local.pull(GIT_TRACE=str(trace))
     assert code == 0, output
     assert "rev-list" in trace.read_text()

@@ -163,8 +163,9 @@ class Fetched(FetchedRefs):
         lost meanwhile.
         ``RemoteFailureError`` for a part of a history, too.
         """
-        with self._staged(haves) as staging:
-            if self._repository.exists():
+        lends = self._repository.exists() and not self.is_copied()
+        with self._staged(haves if lends else ()) as staging:
+            if lends:
                 staging = staging._replace(lender=self.git)
             found = _fetched(transport, staging, wanted)
             yield staging, {name: found[name] for name in wanted if name in found}
