@@ -82,7 +82,8 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         _TRUSTED,
         b"In a repository of hg-git with its dialect: write new commits, refs and tags"
         b" to hg-git's own files, too, so that hg-git can go on from there. ``hg"
-        b" push`` is as with hg-git then.",
+        b" push`` is as with hg-git then. If you set it, files are made where there"
+        b" are none.",
     ),
     (
         b"amalgam.git.check-texts",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from testlib.environment import git
+from testlib.gitclone import Clone
 from testlib.hggitfiles import Moved
 from testlib.randomcommits import GitObjects
 
@@ -383,3 +384,44 @@ def test_gitignore_counts_without_hgignore(moved: Moved) -> None:
     assert "in d/.gitignore, line 1: '/{x}'" in moved.hg("debugignore", "d/{x}")
     (moved.root / ".hgignore").write_text("")
     assert {*moved.hg("status", "-u", "-n").split()} >= {*files}
+
+
+@pytest.mark.parametrize("is_in_tree", [False, True])
+def test_files_are_made_if_asked_for(
+    tmp_path: Path, upstream: Upstream, is_in_tree: bool
+) -> None:
+    """In a clone, and in a new repository, whose first commits are exported."""
+    new = Clone(tmp_path / "new")
+    items: tuple[str, ...] = (
+        "amalgam.git.dialect=hggit",
+        "amalgam.git.hggit-files=yes",
+    )
+    items += ("git.intree=yes",) * is_in_tree
+    given = [it for item in items for it in ("--config", item)]
+    new.hg("clone", "-q", "-u", "main", *given, str(upstream.path), str(new.root))
+    files = new.root / (".git" if is_in_tree else ".hg/git")
+    mapped = new.root / ".hg/git-mapfile"
+    assert git(files, "rev-parse", "v1") == git(upstream.path, "rev-parse", "v1")
+    assert not git(files, "for-each-ref", "refs/heads/")
+    inside = (*given, "-R", str(new.root))
+    log = new.hg("log", *inside, "-T", "{gitnode} {node}\n")
+    assert {*mapped.read_text().splitlines()} == {*log.splitlines()}
+    assert new.hg("debuggitdir", *inside).strip() == str(files)
+    # as if the owner had removed them, to begin anew
+    shutil.rmtree(files)
+    mapped.unlink()
+    (new.root / "mine").write_text("mine")
+    new.hg("commit", *inside, "-qAm", "mine", "-u", "me <m@x>", str(new.root / "mine"))
+    new.hg("gexport", *inside)
+    main = git(files, "rev-parse", "main").decode().strip()
+    assert f"{main} {new.hg('log', *inside, '-r', '.', '-T', '{node}')}\n" in (
+        mapped.read_text()
+    )
+    assert b"missing" not in git(files, "fsck", "--full", "--connectivity-only")
+
+
+def test_no_files_are_made_unasked(tmp_path: Path, upstream: Upstream) -> None:
+    new = Clone(tmp_path / "new")
+    given = ("--config", "amalgam.git.dialect=hggit")
+    new.hg("clone", "-q", *given, str(upstream.path), str(new.root))
+    assert not {*(new.root / ".hg").glob("git*")}

@@ -23,7 +23,7 @@ from ..gitstore.export import export
 from ..gitstore.git.comparison import Differing
 from ..gitstore.git.reffiles import RefFiles
 from ..gitstore.store import GitStore
-from ..hggit import mapfile, objects, refs, sample
+from ..hggit import dialect, mapfile, objects, refs, sample
 from ..terminal import one_line
 from . import ids
 
@@ -61,8 +61,9 @@ def _files_of(store: GitStore) -> Directory | None:
 def git_directory(ui: UiT, repo: RepoT) -> None:
     """Answer ``debuggitdir``."""
     store = GitStore(repo, GitConfig.from_ui(repo.ui))
-    files = _files_of(store)
-    path = files.path if files else store.repository.path
+    is_theirs = _files_of(store) is not None or dialect.goes_on(repo)
+    files = objects.directory_of(store.repo) if is_theirs else store.repository
+    path = files.path
     ui.write(one_line(os.path.normpath(path)))
 
 

@@ -21,7 +21,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 from mercurial.utils import stringutil
 
-from ..config import warn_once
+from ..config import setting, warn_once
 from ..configitems import HGGIT_DIALECT
 from ..files import Directory
 from ..gitstore.adopt.mirror import read_refs
@@ -102,18 +102,24 @@ def _tags(store: GitStore) -> dict[bytes, bytes]:
     return {}
 
 
-def give_back(store: GitStore, nodes: Iterable[bytes] = ()) -> None:
+def give_back(
+    store: GitStore, nodes: Iterable[bytes] = (), *, with_bookmarks: bool = True
+) -> None:
     """Bring hg-git's files up to date, if it has any. Under the locks of Mercurial.
 
+    They are made where ``amalgam.git.hggit-files`` is set, and there is a commit.
+
     ``nodes``: exported changesets that it gets with their ancestors, beside all that
-    were imported or pushed. A failure is a warning: the next command tries again.
+    were imported or pushed. Bookmarks become branches; hg-git leaves them alone in a
+    pull. A failure is a warning: the next command tries again.
     """
     if store.config.dialect != HGGIT_DIALECT or not store.config.hggit_files:
         return
-    if not adoption.stamp_of(store):
+    is_asked = setting(store.repo.ui, b"amalgam", b"git.hggit-files") is not None
+    if not is_asked and not adoption.stamp_of(store):
         return
     try:
-        _give_back(store, nodes)
+        _give_back(store, nodes, with_bookmarks=with_bookmarks)
     except (OSError, error.Abort, error.StorageError) as exc:
         warn_once(
             store.repo.ui,
@@ -122,7 +128,9 @@ def give_back(store: GitStore, nodes: Iterable[bytes] = ()) -> None:
         )
 
 
-def _give_back(store: GitStore, nodes: Iterable[bytes]) -> None:
+def _give_back(
+    store: GitStore, nodes: Iterable[bytes], *, with_bookmarks: bool
+) -> None:
     repo, place = store.repo.unfiltered(), Directory(store.repo.sharedpath)
     there = {node for _oid, node in mapfile.read(place)}
     has = repo.changelog.hasnode
@@ -136,12 +144,18 @@ def _give_back(store: GitStore, nodes: Iterable[bytes]) -> None:
         apart = [it for it, oid in known.items() if hex_node(oid) not in fetched]
         exported = _exported(store, [*apart, *nodes], there)
         known |= exported
+        if not known and not there:
+            return
+        if not there:
+            objects.make(store)
         files = objects.directory_of(store.repo)
         if os.path.isdir(files.join(b"objects")):
             objects.give(store)
             if exported:
                 _give_exported(store, exported, imported)
-            changes = _changes(store, files, imported, exported)
+            changes = _of_remotes(store, files)
+            if with_bookmarks:
+                changes |= _of_bookmarks(store, imported, exported)
             refsmod.change(files, changes, store.placement)
         _write_tags(store)
         order = sorted(known, key=repo.changelog.rev)
@@ -197,14 +211,9 @@ def _give_exported(
         objects.give(store, Directory(path))
 
 
-def _changes(
-    store: GitStore,
-    files: Directory,
-    imported: ImportedCommits,
-    exported: Mapping[bytes, bytes],
-) -> dict[bytes, bytes]:
-    """Return the refs of hg-git that may have to change: oids, or empty."""
-    repo, fetched = store.repo, Fetched(store)
+def _of_remotes(store: GitStore, files: Directory) -> dict[bytes, bytes]:
+    """Return refs of hg-git that may have to change: oids in hex, or empty."""
+    fetched = Fetched(store)
     changes: dict[bytes, bytes] = {}
     for remote in fetched.remotes():
         for ref, it in fetched.refs(remote).items():
@@ -216,6 +225,14 @@ def _changes(
     gone = read_refs(files, files.path, store.config.program).oids
     ours = tuple(b"%s%s/" % (_REMOTES, it) for it in fetched.remotes())
     changes |= {ref: b"" for ref in gone if ref.startswith(ours) and ref not in changes}
+    return changes
+
+
+def _of_bookmarks(
+    store: GitStore, imported: ImportedCommits, exported: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
+    """Return the same for branches of bookmarks."""
+    repo, changes = store.repo, dict[bytes, bytes]()
     served = repo.filtered(b"served").changelog.hasnode
     for name, node in repo._bookmarks.items():
         ref = marks.ref_of(repo.ui, name)

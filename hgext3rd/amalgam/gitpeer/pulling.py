@@ -334,7 +334,7 @@ def pull(
             return op
     with repo.wlock(), repo.lock():
         _Pull(repo, source, op).run(asked, covers)
-        hggitfiles.give_back(opened(repo))
+        hggitfiles.give_back(opened(repo), with_bookmarks=False)
     newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
     # files that change twice in a tick may have the same stats
     is_old = time.time_ns() - newest > TICK_NS

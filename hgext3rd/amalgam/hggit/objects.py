@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _OBJECTS = b"objects"
 _PACKS = b"objects/pack"
+_CONFIG = b"[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = %s\n"
 _SUFFIXES = (b".pack", b".idx")  # git sees a pack by its index
 # those that were taken, since git may have merged them
 _TAKEN = b"hggit.packs"
@@ -47,6 +48,21 @@ def directory_of(repo: RepoT) -> Directory:
     if is_in_tree and stringutil.parsebool(is_in_tree):
         return Directory(repo.root, (b".git",))
     return Directory(repo.sharedpath, (b"git",))
+
+
+def make(store: GitStore) -> None:
+    """Make an empty repository, as hg-git does, if none exists."""
+    files = directory_of(store.repo)
+    if files.exists(b"HEAD"):
+        return
+    with contextlib.suppress(FileNotFoundError):
+        store.directory.sub(b"fetched").remove(_TAKEN)
+    for name in (_PACKS, b"objects/info", b"refs/heads", b"refs/tags"):
+        files.sub(name).make(store.placement)
+    is_bare = b"false" if files.below[-1] == b".git" else b"true"
+    files.replace(b"config", _CONFIG % is_bare, store.placement)
+    # last: without it, git sees no repository
+    files.replace(b"HEAD", b"ref: refs/heads/master\n", store.placement)
 
 
 def stamp(files: Directory) -> str:
@@ -67,9 +83,8 @@ def take(store: GitStore) -> Git | None:
     files = directory_of(store.repo)
     if not os.path.isdir(files.join(_OBJECTS)):
         return None
-    owner = Owner(store.repo.ui, store.repo.sharedpath)
-    git = Git(store.config.program, fetched_objects(store), owner)
-    repository = Repository(git, store.placement)
+    repository = _fetched(store)
+    git = repository.git
     fetched = store.directory.sub(b"fetched")
     title, *taken = fetched.tryread(_TAKEN, _TAKEN_BYTES).splitlines() or [b""]
     if title != _TAKEN_TITLE or not repository.exists():
@@ -96,6 +111,12 @@ def take(store: GitStore) -> Git | None:
             asked = b"".join(b"%s\n" % oid for oid in missing)
             seeing.run("pack-objects", "--quiet", base, input=asked)
     return git
+
+
+def _fetched(store: GitStore) -> Repository:
+    owner = Owner(store.repo.ui, store.repo.sharedpath)
+    git = Git(store.config.program, fetched_objects(store), owner)
+    return Repository(git, store.placement)
 
 
 def _packs(found: set[bytes]) -> set[bytes]:
@@ -147,6 +168,7 @@ def give(store: GitStore, area: Directory | None = None) -> None:
         target.make(store.placement)
         _take_packs(source, names, target)
         if area:
+            _fetched(store).set_up()
             _take_packs(area, names, ours)
         content = b"".join(b"%s\n" % it for it in (_TAKEN_TITLE, *sorted(had | names)))
         fetched.make(store.placement)
