@@ -90,13 +90,17 @@ def is_common(cwd: Path, args: tuple[str, ...]) -> bool:
 
 
 @functools.cache
-def server() -> HgServer:
-    """Return the command server of this process."""
+def _server_of(_process: int) -> HgServer:
     from .hgserver import HgServer
 
     made = HgServer()
     atexit.register(made.close)
     return made
+
+
+def server() -> HgServer:
+    """Return the command server of this process; a fork has one of its own."""
+    return _server_of(os.getpid())
 
 
 def executable(path: Path, text: str) -> Path:
