@@ -11,6 +11,8 @@ from testlib.gitclone import Clone
 from testlib.hggitfiles import Moved
 from testlib.randomcommits import GitObjects
 
+from hgext3rd.amalgam.hggit import pushes
+
 pytestmark = pytest.mark.slow
 
 KEPT_APART = ("--config", "amalgam.git.hggit-files=no")
@@ -332,6 +334,10 @@ def test_pushes_are_those_of_hggit(moved: Moved, upstream: Upstream) -> None:
     code, said = moved.run("push", "-r", "hidden")
     assert code == 255
     assert "cannot be pushed since it doesn't have a bookmark" in said
+    main = git(upstream.path, "rev-parse", "main").decode().strip()
+    git(upstream.path, "update-ref", "refs/heads/hidden", main)
+    assert "deleting" not in moved.run("push", "-B", "hidden")[1]
+    assert git(upstream.path, "rev-parse", "hidden").decode().strip() == main
     upstream.tips["mine"] = upstream.tips["main"]
     upstream.grow("mine", "elsewhere")
     for options in ((), ("-f",)):
@@ -425,3 +431,10 @@ def test_no_files_are_made_unasked(tmp_path: Path, upstream: Upstream) -> None:
     given = ("--config", "amalgam.git.dialect=hggit")
     new.hg("clone", "-q", *given, str(upstream.path), str(new.root))
     assert not {*(new.root / ".hg").glob("git*")}
+
+
+def test_the_branch_of_a_withheld_bookmark_is_not_deleted() -> None:
+    """Not even by a program that names it, and no changesets."""
+    ref = b"refs/heads/hidden"
+    found = pushes.Exportable({}, {}, {}, {ref})
+    assert not pushes.chosen(None, found, [], [ref], {ref: b"1" * 40})

@@ -36,6 +36,8 @@ class Exportable(Record):
     tags: dict[bytes, bytes]
     tag_objects: dict[bytes, bytes]
     """Oids of those tags, in hex, that are objects of their own."""
+    withheld: set[bytes]
+    """Branches of bookmarks here that are not pushed: never deleted, either."""
 
 
 def exportable(
@@ -64,8 +66,10 @@ def exportable(
             _warn(repo.ui, _(b"tag"), tag.replace(b" ", b"_"))
         elif has(node):
             tags.setdefault(TAGS + name, node)
+    withheld: set[bytes] = set()
     for bookmark, node in sorted(repo._bookmarks.items()):
         ref = ref_of(bookmark)
+        withheld.add(ref)
         if not has(node):
             text = _(b"warning: not exporting secret bookmark '%s'")
             repo.ui.warn(one_line(text % bookmark))
@@ -73,7 +77,7 @@ def exportable(
             _warn(repo.ui, _(b"bookmark"), bookmark)
         else:
             heads[ref] = node
-    return Exportable(heads, tags, objects)
+    return Exportable(heads, tags, objects, withheld - heads.keys())
 
 
 def _warn(ui: UiT, kind: bytes, name: bytes) -> None:
@@ -110,7 +114,7 @@ def chosen(
     if not refs:
         return {ref: node for ref, node in every.items() if node in revs}
     chosen: dict[bytes, bytes | None] = {}
-    for ref in sorted(refs):
+    for ref in sorted(refs - found.withheld):
         if ref in found.heads or ref in there:
             chosen[ref] = found.heads.get(ref)
             continue
