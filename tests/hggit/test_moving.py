@@ -153,6 +153,21 @@ def _bundle(clone: Moved) -> str:
     return str(path)
 
 
+def test_tags_of_a_pull_stay_when_hggit_has_others(
+    moved: Moved, upstream: Upstream
+) -> None:
+    """As where ``.hgtags`` names them: hg-git leaves them out of its list."""
+    (moved.files / "git-tags").write_text("")
+    upstream.grow("main", "three")
+    moved.hg("pull", "-q")
+    (moved.files / "git-tags").write_text("")
+    moved.map.write_text(moved.map.read_text())
+    moved.hg("log", "-r", "default/main")
+    moved.hg("git::export")
+    store = moved.files / "amalgam/git/hggit.git"
+    assert git(store, "rev-parse", "v1") == git(upstream.path, "rev-parse", "v1")
+
+
 def test_lines_without_a_changeset_are_passed_over(
     moved: Moved, upstream: Upstream
 ) -> None:

@@ -57,7 +57,10 @@ def take_over(store: GitStore) -> None:
                 if not store.trust.usable:
                     return
                 for remote, refs in _refs(store).items():
-                    fetched.write_refs(remote, refs)
+                    # hg-git has no tags of a remote, and none that .hgtags names
+                    kept = {} if remote == TAGS_REMOTE else fetched.refs(remote)
+                    kept = {n: it for n, it in kept.items() if not n.startswith(HEADS)}
+                    fetched.write_refs(remote, kept | refs)
                 fetched.set_mark(taken)
         if is_behind and store.config.hggit_files and store.trust.usable:
             with store.asked.lock(wait=False):
