@@ -95,6 +95,18 @@ The map may be lost: the next pull makes it again, with the same nodes (3, 8).
   $ rm -r .hg/amalgam && hg pull -q && git -C ../project rev-parse main > ../id
   $ hg log -r main -T '{gitnode}\n' | diff - ../id
 
+A branch that the remote has deleted takes its bookmark along, but no changesets. A branch that was wiped moves its bookmark back (19):
+
+  $ git -C ../project checkout -q --orphan empty && git -C ../project commit -q -m 'e wiped'
+  $ git -C ../project branch -q -f main empty && git -C ../project branch -q -D topic
+  $ hg pull -q
+  $ hg log -T '{desc|firstline} {bookmarks}\n' --encoding utf-8
+  e wiped empty main
+  d later 
+  c caf\xc3\xa9  (esc)
+  b signed 
+  a greeting 
+
 Beside hg-git, it has the git remotes, and one is told:
 
   $ echo > $TESTTMP/hggit.py

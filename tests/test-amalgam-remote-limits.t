@@ -1,0 +1,65 @@
+Long histories of git repositories: what hg-git's users wish for, third part
+
+  $ . "$TESTDIR/testlib/amalgam.sh"
+
+A program that prints the peak of memory, in MB, and the seconds of CPU that a command has taken with its children:
+
+  $ cat > cost.py << EOF
+  > import resource, subprocess, sys
+  > subprocess.run(sys.argv[1:], check=True)
+  > used = resource.getrusage(resource.RUSAGE_CHILDREN)
+  > print(used.ru_maxrss >> 10, round(used.ru_utime + used.ru_stime, 1))
+  > EOF
+  $ cat > history.py << EOF
+  > import sys
+  > commits, size = map(int, sys.argv[1:])
+  > for number in range(commits):
+  >     text = b"%d\n" % number * (size // 5)
+  >     who = b"test <test@example.org> %d +0000" % number
+  >     sys.stdout.buffer.write(b"commit refs/heads/main\nauthor %s\ncommitter %s\n" % (who, who))
+  >     sys.stdout.buffer.write(b"data 4\ntext\nM 100644 inline f%d\ndata %d\n%s\n" % (number % 9, len(text), text))
+  > EOF
+  $ made() { git init -q --bare $1 && "$PYTHON" history.py $2 $3 | git -C $1 fast-import --quiet; }
+
+hg-git imports 65 to 134 commits a second, so 3,000 take 22 seconds of CPU at least. Here they take a few (wish 2):
+
+  $ made many.git 3000 10
+  $ "$PYTHON" cost.py hg clone -q -U many.git many > cost
+  $ "$PYTHON" -c 'print(float(open("cost").read().split()[1]) < 10)'
+  True
+  $ hg -R many log -r tip -T '{rev}\n'
+  2999
+
+A pull of nothing starts git once, to list the refs, and converts nothing:
+
+  $ printf '#!/bin/sh\necho "$@" | grep -o "ls-remote\|fetch\|cat-file\|pack-objects" >> "$TESTTMP/calls"\nexec git "$@"\n' > traced
+  $ chmod +x traced
+  $ hg -R many pull -q && hg -R many pull -q --config "amalgam.git.program=$TESTTMP/traced"
+  $ cat calls
+  ls-remote
+
+Memory does not grow with the history: 200 revisions of 1 MB, each with a new text (3):
+
+  $ made large.git 200 1000000
+  $ "$PYTHON" cost.py hg clone -q -U large.git large --config amalgam.git.memory=32MB > cost
+  $ "$PYTHON" -c 'print(int(open("cost").read().split()[0]) < 120)'
+  True
+  $ hg -R large verify -q
+
+A pull that ends early keeps whole batches. The next one goes on after them (3). A batch is 10,000 commits, here 1,000:
+
+  $ cat > batches.py << EOF
+  > from hgext3rd.amalgam.receive import importing
+  > importing.ImportSettings._field_defaults.update(batch=1000, first_batch=1000)
+  > EOF
+  $ hg init parts && cd parts
+  $ hg pull -q ../many.git --config extensions.batches=../batches.py \
+  >   --config 'hooks.pretxnclose.second=echo >> ../begun; test $(wc -l < ../begun) -lt 2'
+  transaction abort!
+  rollback completed
+  abort: pretxnclose.second hook exited with status 1
+  [40]
+  $ hg log -r tip -T '{rev}\n'
+  999
+  $ hg pull -q ../many.git && hg log -r tip -T '{node}\n'  > ../nodes
+  $ hg -R ../many log -r tip -T '{node}\n' | diff ../nodes -
