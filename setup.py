@@ -175,9 +175,9 @@ def stop(reason: str) -> NoReturn:
 
 
 def read_version() -> str:
-    """Return the version that metadata.py states, without importing Mercurial."""
-    metadata = ROOT / "hgext3rd" / "amalgam" / "metadata.py"
-    return first(r'__version__ = b"(.+)"', metadata.read_text(encoding="utf-8"))
+    """Return the version that the package states, without importing Mercurial."""
+    package = ROOT / "hgext3rd" / "amalgam" / "__init__.py"
+    return first(r'__version__ = b"(.+)"', package.read_text(encoding="utf-8"))
 
 
 setup(

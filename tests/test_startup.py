@@ -35,9 +35,9 @@ print("\\n" + json.dumps([
 ]))
 """
 #: The names of commands and config items, and of what is wrapped.
-TABLES = {"commands", "configitems", "hooks", "loading"}
+TABLES = {"commands", "configitems", "hooks"}
 #: How the repository is opened, with what is wrapped there.
-OPENING = {"index", "index.opening"}
+OPENING = {"index", "index.opening", "loading"}
 #: A large index.
 MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
 MAPPING |= {"index.decision", "index.indexfile", "config", "records"}
@@ -90,11 +90,12 @@ def repo(tmp_path: Path) -> Path:
 
 
 def test_no_more_than_tables(tmp_path: Path) -> None:
-    assert loaded(tmp_path, "version", "-q") == TABLES | {"metadata"}
+    assert loaded(tmp_path, "version", "-q") == TABLES
 
 
 @pytest.mark.needs("valgrind")
-def test_one_per_cent_of_a_small_command(repo: Path) -> None:
+@pytest.mark.parametrize("words", [["version"], ["log", "-r", "tip"]], ids=" ".join)
+def test_one_per_cent_of_a_small_command(repo: Path, words: list[str]) -> None:
     (repo / "features").write_text(FEATURES)
     (repo / "stock").write_text(STOCK)
     hg(repo, "git::export")
@@ -102,7 +103,7 @@ def test_one_per_cent_of_a_small_command(repo: Path) -> None:
     for rc in ("stock", "features"):
         environment = ENVIRONMENT | {"HGRCPATH": rc, "PYTHONHASHSEED": "0"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [sys.executable, str(HG), "log", "-r", "tip"]
+        command = [sys.executable, str(HG), *words]
         subprocess.run(command, cwd=repo, env=environment, check=True)
         count = ["valgrind", "--tool=cachegrind", "--cache-sim=no"]
         count += ["--cachegrind-out-file=/dev/null", *command]
@@ -112,7 +113,7 @@ def test_one_per_cent_of_a_small_command(repo: Path) -> None:
         found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
         assert found, done.stderr
         counts.append(int(found[1].replace(",", "")))
-    # 0.8 % with CPython 3.11, and 6.8 % before
+    # 0.95 % and 0.64 %, with CPython 3.11; an extension without any code is 0.4 %
     assert counts[1] < counts[0] * 1.01, counts
 
 
@@ -168,7 +169,7 @@ def test_who_waits_for_a_module_comes_before_who_uses_it(tmp_path: Path) -> None
 import sys
 import hgdemandimport
 hgdemandimport.enable()
-from hgext3rd.amalgam.loading import when_loaded
+from hgext3rd.amalgam.hooks import when_loaded
 import awaited
 when_loaded(awaited, lambda: awaited.value.append(2))
 when_loaded(awaited, lambda: awaited.value.append(3))

@@ -219,7 +219,7 @@ def check(place: Environment, wheel: Path) -> None:
     where = place.run(
         place.python,
         "-c",
-        "from hgext3rd.amalgam import metadata as m; print(m.__file__)",
+        "from hgext3rd import amalgam; print(amalgam.__file__)",
     )
     if str(ROOT / "hgext3rd") in where:
         raise StepError(f"amalgam was loaded from the source tree: {where}")

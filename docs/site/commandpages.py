@@ -16,7 +16,7 @@ from docutils.statemachine import StringList
 from mercurial import pycompat
 from sphinx.util.docutils import SphinxDirective
 
-from hgext3rd.amalgam import commands
+from hgext3rd.amalgam.commands import table
 
 
 def hg_role(
@@ -32,7 +32,7 @@ class CommandPages(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the sections."""
         found: list[nodes.Node] = []
-        for name, (func, options, *synopsis) in sorted(commands.cmdtable.items()):
+        for name, (func, options, *synopsis) in sorted(table.cmdtable.items()):
             if name.startswith(b"debug"):
                 continue
             title = "hg " + pycompat.sysstr(name.lstrip(b"^"))

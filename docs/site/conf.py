@@ -13,7 +13,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from hgext3rd.amalgam.metadata import __version__  # noqa: E402
+from hgext3rd.amalgam import __version__  # noqa: E402
 
 project = "hg-amalgam"
 author = "the authors of amalgam"

@@ -140,7 +140,7 @@ List all items with their defaults, or show one::
 
 from __future__ import annotations
 
-from typing import Any
+import os
 
 from mercurial.configitems import coreitems
 
@@ -148,11 +148,15 @@ from . import commands, configitems, hooks
 
 hooks.collect_garbage_less_often()
 
+__version__ = b"0.1.0"
+testedwith = b"6.9 7.0 7.1 7.2"
 # 6.9 maps indexes by default. To compare versions at each start would take a module and
 # a pattern of Mercurial, more than all tables here.
 minimumhgversion = None
 if b"revlog.mmap.index" not in coreitems[b"storage"]:
     minimumhgversion = b"6.9"
+# "please report the bug to ...": there is no tracker yet
+buglink = b"the place where you got hg-amalgam from"
 
 cmdtable = commands.cmdtable
 colortable = commands.colortable
@@ -164,11 +168,21 @@ extsetup = hooks.extsetup
 reposetup = hooks.reposetup
 debuginstall = hooks.debuginstall
 
+_LONGEST_COMMIT = 80
 
-def __getattr__(name: str) -> Any:
-    """Return an attribute that only messages of Mercurial need."""
-    if name not in ("__version__", "buglink", "getversion", "testedwith"):
-        raise AttributeError(name)
-    from . import metadata
 
-    return getattr(metadata, name)
+def getversion() -> bytes:
+    """Return the version, and after a ``+`` the commit that was built.
+
+    setup.py writes that into a file. Another ``+`` at the end: of changed files.
+    """
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "COMMIT"), "rb") as file:
+            commit = file.read(_LONGEST_COMMIT).strip()
+    except OSError:
+        return __version__
+    digits = commit.removesuffix(b"+")
+    # not by a pattern: slow
+    if not 7 <= len(digits) <= 64 or digits.strip(b"0123456789abcdef"):
+        return __version__
+    return b"%s+%s" % (__version__, commit)

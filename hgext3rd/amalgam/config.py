@@ -27,7 +27,6 @@ from .configitems import (
     MMAP_THRESHOLD,
     PLACE,
     ROWS,
-    configtable,
 )
 from .records import Record
 
@@ -654,7 +653,12 @@ def _unknown_items(ui: UiT) -> Iterator[tuple[bytes, error.ConfigError]]:
     The section ``amalgam`` is ours, and the prefix ``git.`` of ``clone-bundles``.
     """
     for section, only in ((b"amalgam", b""), (b"clone-bundles", b"git.")):
-        names = {*configtable[section]}
+        prefix = section + b"."
+        names = {
+            name.removeprefix(prefix)
+            for name, *_rest in ROWS
+            if name.startswith(prefix) and PLACE not in name
+        }
         if not only:
             names |= {item.name for item in _named(ui)}
         for name, _value in ui.configitems(section, untrusted=True):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mercurial import extensions, registrar
+from mercurial import extensions
+from mercurial.configitems import configitem, coreitems, itemregister
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
@@ -511,15 +512,50 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
 and its arguments; default; whether the ``.hg/hgrc`` of an untrusted owner counts, which
 is for choices of that owner that name no path, program or limit; help."""
 
+_OURS = b"amalgam."
+
+
+def row_of(name: bytes) -> tuple[Any, ...] | None:
+    """Return the row of an item, ``None`` if it is unknown or users choose a part."""
+    for row in ROWS:
+        if row[0] == name and PLACE not in name:
+            return row
+    return None
+
+
+def _item(name: bytes, default: Any) -> configitem:
+    section, _dot, name = name.partition(b".")
+    if isinstance(default, tuple):
+        default = [*default].copy  # Mercurial wants a list from a function
+    return configitem(section, name, default)
+
+
+class _Items(itemregister):
+    """The items of our section, each made when Mercurial first looks at it."""
+
+    def get(self, key: bytes) -> Any:
+        """Return the item of this name, ``None`` for an unknown one."""
+        item = super().get(key)
+        row = None if item is not None else row_of(_OURS + key)
+        if row is not None:
+            item = self[key] = _item(row[0], row[2])
+        return item
+
+    def items(self) -> Any:
+        """Return all names with their items."""
+        for row in ROWS:
+            self.get(row[0].removeprefix(_OURS))
+        return super().items()
+
+
 configtable: dict[bytes, dict[bytes, Any]] = {}
-_configitem = registrar.configitem(configtable)
-for _name, _kind, _default, _trust, _help in ROWS:
-    if PLACE in _name:
-        continue
-    _section, _dot, _name = _name.partition(b".")
-    # Mercurial wants a list from a function
-    _shown = list(_default).copy if isinstance(_default, tuple) else _default
-    _configitem(_section, _name, default=_shown)
+"""Items in sections of Mercurial. Of ours, it would check and copy each one."""
+for _row in ROWS:
+    if not _row[0].startswith(_OURS):
+        _made = _item(_row[0], _row[2])
+        configtable.setdefault(_made.section, itemregister())[_made.name] = _made
+if b"amalgam" not in coreitems:
+    coreitems[b"amalgam"] = _Items()
 
 
 def is_enabled(ui: UiT) -> bool:

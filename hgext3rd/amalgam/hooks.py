@@ -16,14 +16,13 @@ import importlib
 import itertools
 import os
 import sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from mercurial import encoding, error, extensions, hgweb, localrepo, wireprotoserver
 
 from . import commands
 from .configitems import DIALECTS
-from .loading import load, load_everything, one_at_a_time, when_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -305,7 +304,8 @@ ADDITIONS_FOR_REMOTES: dict[str, Callable[[Any], None]] = {
 
 
 def uisetup(_ui: UiT) -> None:
-    """Wrap functions of Mercurial."""
+    """Add commands, and wrap functions of Mercurial."""
+    commands.add_commands()
     _install(WRAPS, ADDITIONS)
 
 
@@ -314,6 +314,8 @@ def extsetup(ui: UiT) -> None:
     _install(WRAPS_AFTER_EXTENSIONS, ADDITIONS_AFTER_EXTENSIONS)
 
     def requests_are_awaited() -> None:
+        from .loading import load, load_everything
+
         # not by the first request: several threads answer requests
         load(localrepo, wireprotoserver)
         load_everything()
@@ -366,6 +368,34 @@ def _change(
             extensions.wrapfunction(container, last, _replacement(by))
 
 
+def when_loaded(module: ModuleType, call: Callable[[], None]) -> None:
+    """Call ``call`` when ``module`` has been loaded, at once if it is.
+
+    Otherwise, call it when the module is first used.
+    """
+    if type(module) is ModuleType:
+        call()
+        return
+    # to ask the module itself would load it; importlib.util has put the loader there
+    spec = object.__getattribute__(module, "__spec__")
+    spec.loader = _Announcing(spec, call)
+
+
+class _Announcing:
+    """The loader of one module that is put off; it calls somebody when it is done."""
+
+    def __init__(self, spec: Any, call: Callable[[], None]) -> None:
+        self._spec = spec
+        self._loader = spec.loader
+        self._call = call
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Load the module."""
+        self._spec.loader = self._loader
+        self._loader.exec_module(module)
+        self._call()
+
+
 def resolved(module: Any, path: str) -> tuple[Any, Any]:
     """Return the container of the attribute ``path``, and its name or key there."""
     *steps, last = path.replace("].", "]/").replace(".", "/").split("/")
@@ -390,6 +420,8 @@ def _replacement(by: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not found:
+            from .loading import load, one_at_a_time
+
             with one_at_a_time:
                 module = importlib.import_module(f"{__package__}.{module_name}")
                 load(module)

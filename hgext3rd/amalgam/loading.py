@@ -4,8 +4,7 @@ In Python before 3.11.9 and 3.12.3, a thread may find such a module empty while 
 thread loads it. hgweb answers requests in threads. So a function that hgweb calls first
 calls ``load`` with its own module, and holds ``one_at_a_time`` where it imports others.
 ``load_everything`` is for a server that is about to start threads: Mercurial's own
-modules have the same race. ``when_loaded`` is for modules that we wrap, and need not
-load for that.
+modules have the same race.
 """
 
 from __future__ import annotations
@@ -15,10 +14,6 @@ import os
 import sys
 import threading
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 one_at_a_time = threading.RLock()
 
@@ -71,31 +66,3 @@ def load_everything() -> None:
         for module in put_off.values():
             with contextlib.suppress(Exception):
                 load(module)
-
-
-def when_loaded(module: ModuleType, call: Callable[[], None]) -> None:
-    """Call ``call`` when ``module`` has been loaded, at once if it is.
-
-    Otherwise, call it when the module is first used.
-    """
-    if type(module) is ModuleType:
-        call()
-        return
-    # to ask the module itself would load it; importlib.util has put the loader there
-    spec = object.__getattribute__(module, "__spec__")
-    spec.loader = _Announcing(spec, call)
-
-
-class _Announcing:
-    """The loader of one module that is put off; it calls somebody when it is done."""
-
-    def __init__(self, spec: Any, call: Callable[[], None]) -> None:
-        self._spec = spec
-        self._loader = spec.loader
-        self._call = call
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Load the module."""
-        self._spec.loader = self._loader
-        self._loader.exec_module(module)
-        self._call()

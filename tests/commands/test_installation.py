@@ -13,7 +13,7 @@ import pytest
 from testlib.environment import HG, ROOT, captured
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam import metadata
+from hgext3rd import amalgam
 
 #: The parts of the tree that setup.py reads when it copies modules.
 BUILDER = """
@@ -42,8 +42,9 @@ def sources(tmp_path: Path) -> Path:
     package = root / "hgext3rd" / "amalgam"
     (package / "core").mkdir(parents=True)
     shutil.copy(ROOT / "setup.py", root)
-    shutil.copy(ROOT / "hgext3rd" / "amalgam" / "metadata.py", package)
-    (package / "__init__.py").touch()
+    for name in ("__init__.py", "commands/__init__.py", "configitems.py", "hooks.py"):
+        (package / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / "hgext3rd" / "amalgam" / name, package / name)
     (package / "core" / "_build.py").write_text(BUILDER)
     run(root, "git", "init", "-q")
     run(root, "git", "add", ".")
@@ -56,19 +57,18 @@ def built(root: Path) -> bytes:
     where = root.parent / "built"
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(where)]
     run(root, *command)
-    program = "import metadata; print(metadata.getversion().decode())"
-    package = where / "hgext3rd" / "amalgam"
-    said = run(package, sys.executable, "-c", program)
+    program = "import amalgam; print(amalgam.getversion().decode())"
+    said = run(where / "hgext3rd", sys.executable, "-c", program)
     shutil.rmtree(where)
     return said.strip().encode()
 
 
 def test_build_names_the_commit_and_whether_files_were_changed(sources: Path) -> None:
     commit = run(sources, "git", "rev-parse", "HEAD").encode()[:12]
-    assert built(sources) == b"%s+%s" % (metadata.__version__, commit)
+    assert built(sources) == b"%s+%s" % (amalgam.__version__, commit)
     with (sources / "setup.py").open("a") as file:
         file.write("# changed\n")
-    assert built(sources) == b"%s+%s+" % (metadata.__version__, commit)
+    assert built(sources) == b"%s+%s+" % (amalgam.__version__, commit)
 
 
 @pytest.mark.parametrize(
@@ -87,12 +87,12 @@ def test_build_of_a_source_distribution_names_its_commit(
     shutil.rmtree(sources / ".git")
     if content is not None:
         (sources / "hgext3rd" / "amalgam" / "COMMIT").write_bytes(content)
-    assert built(sources) == metadata.__version__ + expected
+    assert built(sources) == amalgam.__version__ + expected
 
 
 def test_version_has_no_more_than_a_commit() -> None:
-    version = metadata.__version__ + rb"(\+[0-9a-f]{12}\+?)?"
-    assert re.fullmatch(version, metadata.getversion())
+    version = amalgam.__version__ + rb"(\+[0-9a-f]{12}\+?)?"
+    assert re.fullmatch(version, amalgam.getversion())
 
 
 def checked(server: HgServer, tmp_path: Path, *options: str) -> tuple[int, Any]:
@@ -107,7 +107,7 @@ def checked(server: HgServer, tmp_path: Path, *options: str) -> tuple[int, Any]:
 def test_debuginstall_finds_core_and_git(server: HgServer, tmp_path: Path) -> None:
     code, found = checked(server, tmp_path)
     assert (code, found["problems"]) == (0, 0)
-    assert found["amalgamcore"] == metadata.__version__.decode()
+    assert found["amalgamcore"] == amalgam.__version__.decode()
     assert run(tmp_path, "git", "version").split()[2] == found["amalgamgit"]
 
 

@@ -21,7 +21,7 @@ from testlib.environment import ENVIRONMENT, HG, ROOT
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
-from hgext3rd.amalgam import metadata
+from hgext3rd.amalgam import __version__
 from hgext3rd.amalgam.commands import installation
 from hgext3rd.amalgam.config import GitConfig
 from hgext3rd.amalgam.core._core import ffi, lib
@@ -118,7 +118,7 @@ def opened(directory: Path, segments: list[bytes]) -> Any:
 
 
 def test_core_is_of_this_version(ui: Any) -> None:
-    assert installation.version_of_core(ui) == metadata.__version__
+    assert installation.version_of_core(ui) == __version__
 
 
 def test_no_hash_kernel_of_this_machine_is_refused(ui: Any) -> None:

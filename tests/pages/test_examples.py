@@ -323,7 +323,7 @@ def test_ids_are_answered_as_they_are_printed(place: Place) -> None:
 
 @pytest.mark.sampled(6)
 @pytest.mark.slow
-@pytest.mark.parametrize("example", examples("commands/__init__.py"))
+@pytest.mark.parametrize("example", examples("commands/table.py"))
 def test_example_of_the_help_works(place: Place, example: str) -> None:
     store = place.project.dot_hg / "amalgam" / "git" / "cinnabar.git"
     place.project.configure("amalgam", git__serve="yes")

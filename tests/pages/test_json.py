@@ -20,7 +20,8 @@ from testlib.environment import ROOT, git
 from testlib.exported import Exported
 from testlib.small import run_hg
 
-from hgext3rd.amalgam import commands, locking, perf
+from hgext3rd.amalgam import locking, perf
+from hgext3rd.amalgam.commands import table
 from hgext3rd.amalgam.gitstore.export import warnings
 from hgext3rd.amalgam.index import decision
 
@@ -139,7 +140,7 @@ def said(store: Exported | Bundled, *args: str) -> list[Object]:
 def test_page_has_each_command_that_takes_a_template() -> None:
     with_template = {
         "hg " + pycompat.sysstr(name)
-        for name, (_func, options, *_rest) in commands.cmdtable.items()
+        for name, (_func, options, *_rest) in table.cmdtable.items()
         if any(option[1] == b"template" for option in options)
     }
     assert sections().keys() == {*with_template, ESTIMATE, PERF}
@@ -152,7 +153,7 @@ def test_page_has_each_command_that_takes_a_template() -> None:
     "title", [title for title in sections() if title not in (ESTIMATE, PERF)]
 )
 def test_help_explains_the_keys_of_the_first_level(title: str) -> None:
-    func = commands.cmdtable[title.removeprefix("hg ").encode()][0]
+    func = table.cmdtable[title.removeprefix("hg ").encode()][0]
     text = pycompat.sysstr(pycompat.getdoc(func)).partition("Template keywords")[2]
     explained = re.findall(r"(?m)^ *:(\w+):", text)
     assert sorted(explained) == [key for key in sections()[title] if "[]" not in key]
@@ -178,7 +179,7 @@ def test_values_are_those_of_the_source(title: str, key: str, values: Any) -> No
 def test_keys_of_estimate(exported_template: Exported) -> None:
     rows = said(exported_template, "git::export", "--estimate")
     compare(ESTIMATE, rows)
-    text = pycompat.sysstr(pycompat.getdoc(commands.cmdtable[b"git::export"][0]))
+    text = pycompat.sysstr(pycompat.getdoc(table.cmdtable[b"git::export"][0]))
     explained = text.partition("With --estimate: ")[2].partition("Returns")[0]
     assert set(rows[0]) == set(re.findall(r"``(\w+)``", explained))
 

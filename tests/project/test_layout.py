@@ -43,7 +43,8 @@ LAYERS = [
 ]
 #: Modules of the lowest layer, which every other may import.
 BASE = {
-    *("metadata", "config", "configitems", "compat", "loading"),
+    *("__version__", "buglink", "testedwith"),  # of the package itself
+    *("config", "configitems", "compat", "loading"),
     *("locking", "files", "records", "scratch", "terminal", "trust", "docketfile"),
     *("background", "damage"),
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.i18n import _
 
-from .. import metadata
+from .. import __version__
 from ..config import GitConfig
 from ..gitstore.git import process
 from ..terminal import one_line
@@ -38,10 +38,10 @@ def _check_core(ui: UiT, fm: Any) -> int:
     fm.data(amalgamcore=version)
     fm.plain(one_line(_(b"checking native core of amalgam (%s)") % version))
     found = kernel_problems(ui)
-    if version != metadata.__version__:
+    if version != __version__:
         text = _(b"native core is of version %s, amalgam of %s")
         hint = _(b"install hg-amalgam again")
-        found.append((text % (version, metadata.__version__), hint))
+        found.append((text % (version, __version__), hint))
     return _show(fm, b"amalgamcoreerror", found)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 
-from .. import metadata
+from .. import __version__
 from ..files import TEMPORARY, Directory, Unusable
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRefs, formatted
@@ -117,7 +117,7 @@ class Fetched(FetchedRefs):
             items = [[*repo.ui.configitems(section)] for section in _SECTIONS]
             state = selection.state_of(repo)
             stats = (it.st_ino, it.st_size, it.st_mtime_ns)
-            place = (metadata.__version__, stats, items, state)
+            place = (__version__, stats, items, state)
             digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False)
             digest.update(listing)
             return digest.hexdigest()

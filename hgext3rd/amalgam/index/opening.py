@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, policy
 from mercurial.revlogutils import constants
 
-from ..configitems import MMAP_THRESHOLD, configtable, is_enabled, least_mapped
+from ..configitems import MMAP_THRESHOLD, configtable, is_enabled, least_mapped, row_of
 from ..loading import load, one_at_a_time
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _is_set(ui: UiT) -> bool:
     If not, ``config`` need not be loaded.
     """
     for name, _value in ui.configitems(b"amalgam", untrusted=True):
-        if name.startswith(b"index.") or name not in configtable[b"amalgam"]:
+        if name.startswith(b"index.") or row_of(b"amalgam." + name) is None:
             return True
     items = configtable[b"experimental"]
     return any(ui.hasconfig(b"experimental", name, untrusted=True) for name in items)

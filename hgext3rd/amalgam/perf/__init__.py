@@ -58,16 +58,13 @@ from typing import TYPE_CHECKING, Any
 
 from mercurial import configitems, help, registrar
 
-from .. import metadata
+from .. import __version__, buglink, testedwith  # noqa: F401
 from . import commands
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import UiT
 
-__version__ = metadata.__version__
-testedwith = metadata.testedwith
-minimumhgversion = metadata.minimumhgversion
-buglink = metadata.buglink
+minimumhgversion = b"6.9"
 
 cmdtable = commands.eh.cmdtable
 

@@ -89,7 +89,7 @@ def test_with_a_lock_of_mercurial_nobody_is_waited_for(repo: Path) -> None:
             def export(ui, repo):
                 with repo.lock():
                     commands_ = __import__(
-                        "hgext3rd.amalgam.commands", fromlist=["git_export"]
+                        "hgext3rd.amalgam.commands.table", fromlist=["git_export"]
                     )
                     options = dict.fromkeys(["rebuild", "full"], False)
                     options["metadata"] = True  # else it takes no lock

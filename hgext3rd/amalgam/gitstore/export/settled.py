@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from mercurial import error
 
-from ... import docketfile, metadata
+from ... import __version__, docketfile
 from ...config import followed
 from ...docketfile import Field
 from ...files import TICK_NS
@@ -90,7 +90,7 @@ def note(store: GitStore, state: FilesState, too_long: tuple[bytes, ...]) -> Non
 def _digest(store: GitStore, state: FilesState) -> str:
     view = selection.view_of(store.repo, store.config.export)
     leaders = followed(store.repo.ui)
-    place = (metadata.__version__, store.config, leaders, view.filtername, state)
+    place = (__version__, store.config, leaders, view.filtername, state)
     others = (store.adopted.directory, ImportedFiles.directory(store))
     directories = (store.repository.directory, store.maps.directory, *others)
     digest = hashlib.sha1(repr(place).encode())
