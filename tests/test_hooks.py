@@ -21,7 +21,9 @@ from hgext3rd.amalgam import hooks
 #: Target with its module, replacement, and versions if not all.
 WRAPS = [
     (
-        target if target.startswith("mercurial.") else f"{module}:{target}",
+        target
+        if target.startswith("mercurial.")
+        else f"{module}{'.' if ':' in module else ':'}{target}",
         by,
         *versions,
     )

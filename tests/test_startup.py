@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mercurial import util
 from testlib.environment import ENVIRONMENT, HG, ROOT, captured, hg
 
 pytestmark = pytest.mark.slow
@@ -113,8 +114,10 @@ def test_one_per_cent_of_a_small_command(repo: Path, words: list[str]) -> None:
         found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
         assert found, done.stderr
         counts.append(int(found[1].replace(",", "")))
-    # 0.95 % and 0.64 %, with CPython 3.11; an extension without any code is 0.4 %
-    assert counts[1] < counts[0] * 1.01, counts
+    # Mercurial 7.2: 0.98 % and 0.64 %; 6.9, whose start is shorter: 1.6 % and 0.7 %.
+    # An extension without any code takes 0.4 % (CPython 3.11).
+    is_old = (util.versiontuple(n=2) or (0, 0)) < (7, 2)
+    assert counts[1] < counts[0] * (1.02 if is_old else 1.01), counts
 
 
 def test_no_native_core_for_a_small_index(repo: Path) -> None:
@@ -171,11 +174,11 @@ import hgdemandimport
 hgdemandimport.enable()
 from hgext3rd.amalgam.hooks import when_loaded
 import awaited
-when_loaded(awaited, lambda: awaited.value.append(2))
-when_loaded(awaited, lambda: awaited.value.append(3))
+when_loaded(awaited, lambda module: module.value.append(2))
+when_loaded(awaited, lambda module: module.value.append(3))
 assert type(awaited).__name__ == "_LazyModule"
 assert awaited.value == [1, 2, 3]
-when_loaded(awaited, lambda: awaited.value.append(4))
+when_loaded(awaited, lambda module: module.value.append(4))
 assert awaited.value == [1, 2, 3, 4]
 assert type(awaited.__spec__.loader).__name__ == "SourceFileLoader"
 """

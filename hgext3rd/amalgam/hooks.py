@@ -19,7 +19,7 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from mercurial import encoding, error, extensions, hgweb, localrepo, wireprotoserver
+from mercurial import encoding, error, extensions, localrepo, wireprotoserver
 
 from . import commands
 from .configitems import DIALECTS
@@ -41,12 +41,9 @@ _REMOTES = "git repositories are remotes"
 _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
-# Names of the modules that hgweb uses: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
-# __getattribute__ does not load them.
-_HGWEB_MOD, _HGWEBDIR_MOD = (
-    object.__getattribute__(module, "__name__")
-    for module in (hgweb.hgweb_mod, hgweb.hgwebdir_mod)
-)
+#: As ``mercurial.hgweb`` calls them: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
+_HGWEB_MOD = "mercurial.hgweb:hgweb_mod"
+_HGWEBDIR_MOD = "mercurial.hgweb:hgwebdir_mod"
 
 _Wraps = dict[str, tuple[tuple[str, ...], ...]]
 
@@ -115,7 +112,8 @@ WRAPS: _Wraps = {
 }
 """Wraps made when Mercurial loads a module, before other extensions are set up.
 
-Attribute of the module, or ``MODULE:ATTRIBUTE``, where ``[KEY]`` is a key of a
+By module, or ``PACKAGE:NAME`` for what a package calls so. A row is an attribute of
+the module, or ``MODULE:ATTRIBUTE``, where ``[KEY]`` is a key of a
 dictionary; ``MODULE:FUNCTION`` in this package, which is called with it instead; the
 reason; versions of Mercurial that have the attribute, if not all.
 """
@@ -256,6 +254,29 @@ def _add_cinnabarclone(_wireprotoserver: Any) -> None:
     advertise.register_cinnabarclone()
 
 
+def _add_predicates(revset: Any) -> None:
+    if hasattr(revset, "loadpredicate"):  # 7.1 and older
+        revset.loadpredicate(None, None, commands.revsetpredicate)
+
+
+def _add_keyword(templatekw: Any) -> None:
+    if hasattr(templatekw, "loadkeyword"):
+        templatekw.loadkeyword(None, None, commands.templatekeyword)
+
+
+def _add_both(tables: Any) -> None:
+    tables.load_revset_predicates(None, None, commands.revsetpredicate)
+    tables.load_template_keywords(None, None, commands.templatekeyword)
+
+
+def _requests_are_awaited(_hgweb_mod: Any) -> None:
+    # not by the first request: several threads answer requests
+    from .loading import load, load_everything
+
+    load(localrepo, wireprotoserver)
+    load_everything()
+
+
 def _add_git_peers(factory: Any) -> None:
     """Let Mercurial make peers for git URLs, scp-like names, and git repositories."""
     if hasattr(factory, "repo_factory"):
@@ -295,6 +316,12 @@ ADDITIONS: dict[str, Callable[[Any], None]] = {
 #: The same, after other extensions.
 ADDITIONS_AFTER_EXTENSIONS: dict[str, Callable[[Any], None]] = {
     _FOR_SERVERS: _add_cinnabarclone,
+    _HGWEB_MOD: _requests_are_awaited,
+    _HGWEBDIR_MOD: _requests_are_awaited,
+    # instead of attributes of the extension, for which older ones load these modules
+    "mercurial.revset": _add_predicates,
+    "mercurial.templatekw": _add_keyword,
+    "mercurial.tables": _add_both,
 }
 #: The same, unless hg-git is loaded.
 ADDITIONS_FOR_REMOTES: dict[str, Callable[[Any], None]] = {
@@ -311,48 +338,45 @@ def uisetup(_ui: UiT) -> None:
 
 def extsetup(ui: UiT) -> None:
     """Wrap functions of extensions, and functions that extensions replace."""
-    _install(WRAPS_AFTER_EXTENSIONS, ADDITIONS_AFTER_EXTENSIONS)
-
-    def requests_are_awaited() -> None:
-        from .loading import load, load_everything
-
-        # not by the first request: several threads answer requests
-        load(localrepo, wireprotoserver)
-        load_everything()
-
-    for server in (hgweb.hgweb_mod, hgweb.hgwebdir_mod):
-        when_loaded(server, requests_are_awaited)
     try:
         hggit = extensions.find(b"hggit")
     except KeyError:
         _install(WRAPS_FOR_REMOTES, ADDITIONS_FOR_REMOTES)
-        return
-    # these say so
-    _install({"mercurial.commands": WRAPS_FOR_REMOTES["mercurial.commands"]}, {})
-    from .commands import ids
+    else:
+        # these say so
+        _install({"mercurial.commands": WRAPS_FOR_REMOTES["mercurial.commands"]}, {})
+        from .commands import ids
 
-    tables = {
-        "revsetpredicate": commands.revsetpredicate,
-        "templatekeyword": commands.templatekeyword,
-    }
-    ids.leave_names_to(ui, hggit, tables)
-    for name in getattr(hggit, "cmdtable", {}):
-        commands.cmdtable.pop(name, None)
+        tables = {
+            "revsetpredicate": commands.revsetpredicate,
+            "templatekeyword": commands.templatekeyword,
+        }
+        ids.leave_names_to(ui, hggit, tables)
+        for name in getattr(hggit, "cmdtable", {}):
+            commands.cmdtable.pop(name, None)
+    _install(WRAPS_AFTER_EXTENSIONS, ADDITIONS_AFTER_EXTENSIONS)
 
 
 def _install(wraps: _Wraps, additions: dict[str, Callable[[Any], None]]) -> None:
-    for name in {**wraps, **additions}:
+    for key in {**wraps, **additions}:
+        name, _colon, attribute = key.partition(":")
         try:
             # import_module() would load a lazy module that is there
             module = sys.modules.get(name) or importlib.import_module(name)
         except ImportError:
             continue  # a module of other versions
-        rows, add = wraps.get(name, ()), additions.get(name)
-        when_loaded(module, functools.partial(_change, module, rows, add))
+        call = functools.partial(_change, wraps.get(key, ()), additions.get(key))
+        if attribute:
+            call = functools.partial(_change_attribute, attribute, call)
+        when_loaded(module, call)
+
+
+def _change_attribute(name: str, change: Callable[[Any], None], package: Any) -> None:
+    when_loaded(getattr(package, name), change)
 
 
 def _change(
-    module: Any, rows: Iterable[tuple[str, ...]], add: Callable[[Any], None] | None
+    rows: Iterable[tuple[str, ...]], add: Callable[[Any], None] | None, module: Any
 ) -> None:
     if add is not None:
         add(module)
@@ -368,13 +392,13 @@ def _change(
             extensions.wrapfunction(container, last, _replacement(by))
 
 
-def when_loaded(module: ModuleType, call: Callable[[], None]) -> None:
-    """Call ``call`` when ``module`` has been loaded, at once if it is.
+def when_loaded(module: ModuleType, call: Callable[[ModuleType], None]) -> None:
+    """Call ``call`` with ``module`` when that has been loaded, at once if it is.
 
     Otherwise, call it when the module is first used.
     """
     if type(module) is ModuleType:
-        call()
+        call(module)
         return
     # to ask the module itself would load it; importlib.util has put the loader there
     spec = object.__getattribute__(module, "__spec__")
@@ -384,7 +408,7 @@ def when_loaded(module: ModuleType, call: Callable[[], None]) -> None:
 class _Announcing:
     """The loader of one module that is put off; it calls somebody when it is done."""
 
-    def __init__(self, spec: Any, call: Callable[[], None]) -> None:
+    def __init__(self, spec: Any, call: Callable[[ModuleType], None]) -> None:
         self._spec = spec
         self._loader = spec.loader
         self._call = call
@@ -393,7 +417,7 @@ class _Announcing:
         """Load the module."""
         self._spec.loader = self._loader
         self._loader.exec_module(module)
-        self._call()
+        self._call(module)
 
 
 def resolved(module: Any, path: str) -> tuple[Any, Any]:

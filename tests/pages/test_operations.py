@@ -18,7 +18,7 @@ from testlib.exported import Exported
 from testlib.exposition import parsed
 from testlib.webserver import serving
 
-from hgext3rd.amalgam.commands import cmdtable
+from hgext3rd.amalgam.commands.table import cmdtable
 
 UNITS = ROOT / "contrib" / "systemd"
 PAGE = (ROOT / "docs" / "operations.rst").read_text()
