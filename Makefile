@@ -322,9 +322,11 @@ docs: $(DOCS_VENV)/.ready ## the documentation as a site: build/docs/index.html
 
 # hg-git's tests are in its source distribution. TESTS="test-pull.t ..." is a part of them.
 HGGIT_SOURCES := $(CACHE)/hg_git-1.2.0
+HGGIT_DULWICH := build/hggit-dulwich-$(HG)-0.22.8
 .PHONY: hggit-tests
-hggit-tests: local $(HGGIT_SOURCES)/PKG-INFO ## hg-git's own tests, with amalgam in its place
+hggit-tests: local $(HGGIT_SOURCES)/PKG-INFO $(HGGIT_DULWICH)/dulwich ## hg-git's own tests, with amalgam in its place
 	@cd tests && nice -n 15 $(BIN)/python3 -m hggittests --sources $(HGGIT_SOURCES) --hg $(BIN)/hg \
+	  --dulwich "$$TREE"/$(HGGIT_DULWICH) \
 	  --output "$$TREE"/build/hggit-tests-$(HG) --json "$$TREE"/build/hggit-tests-$(HG).json $(TESTS)
 
 .PHONY: deny
@@ -452,6 +454,10 @@ $(HGGIT_SOURCES)/PKG-INFO: | $(VENV)/.ready
 	  --dest $(CACHE) hg-git==1.2.0
 	tar -xzf $(CACHE)/hg_git-1.2.0.tar.gz -C $(CACHE)
 	@touch $@
+
+$(HGGIT_DULWICH)/dulwich: | $(VENV)/.ready
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps --target $(HGGIT_DULWICH) \
+	  dulwich==0.22.8
 
 $(CBINDGEN):
 	@mkdir -p build

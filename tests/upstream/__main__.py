@@ -99,11 +99,20 @@ def read_exceptions(path: Path) -> dict[str, str]:
 class Runner:
     """Mercurial's run-tests.py."""
 
-    def __init__(self, directory: Path, hg: Path, output: Path, jobs: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        hg: Path,
+        output: Path,
+        jobs: int,
+        modules: Path | None = None,
+    ) -> None:
+        """``modules``: where tests find modules of Python first."""
         self._directory = directory.resolve()
         self._hg = hg.absolute()
         self._output = output.absolute()
         self._jobs = jobs
+        self._modules = modules
 
     def run(
         self, label: str, tests: Sequence[str], config: Sequence[str]
@@ -123,6 +132,8 @@ class Runner:
             command += ["--extra-config-opt", item]
         hidden = ("PYTHONUNBUFFERED", "PYTHONPATH", "HGRCPATH", "HGPLAIN")
         environment = {k: v for k, v in os.environ.items() if k not in hidden}
+        if self._modules:
+            environment["PYTHONPATH"] = str(self._modules.absolute())
         environment.setdefault("HGTEST_TIMEOUT", "3600")
         environment.setdefault("HGTEST_SLOWTIMEOUT", "7200")
         (output / "report.json").unlink(missing_ok=True)
