@@ -575,7 +575,7 @@ def test_nodes_are_those_of_hg_git(tmp_path: Path) -> None:
     assert "no changes found" in clone.hg("pull", *options)
     commits = clone.commits()
     lost = {name for name, oid in made.oids.items() if oid not in commits}
-    assert lost == {"reserved", "twin-other"}
+    assert lost == {"renamed", "twin-other"}
     refs = ("--config", "amalgam.git.refs=heads,tips")
     assert "no differences" in clone.hg("git::verify", "--full", *refs)
 

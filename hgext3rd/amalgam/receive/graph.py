@@ -48,6 +48,23 @@ class PushGraph(Record):
                 pending += (it for it in self.parents[oid] if it in self.parents)
         return tuple(oid for oid in self.parents if oid in found)
 
+    def from_first(self, tips: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Return the new commits, parents first: all of the first tip, of the next."""
+        seen: set[bytes] = set()
+        found: list[bytes] = []
+        for tip in tips:
+            pending = [tip] if tip in self.parents and tip not in seen else []
+            seen.update(pending)
+            while pending:
+                for parent in self.parents[pending[-1]]:
+                    if parent in self.parents and parent not in seen:
+                        seen.add(parent)
+                        pending.append(parent)
+                        break
+                else:
+                    found.append(pending.pop())
+        return tuple(found)
+
     def base(self, oids: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the known parents of new commits ``oids``, and their changesets."""
         parents = (parent for oid in oids for parent in self.parents[oid])
@@ -101,6 +118,25 @@ def read(
     lines = [*new, *(b"^" + oid for oid in nodes)]
     listed = _listed(git, lines, "--topo-order", "--reverse")
     return PushGraph({oid: parents for oid, *parents in listed}, nodes)
+
+
+def oldest_first(git: Git, tips: Iterable[bytes]) -> list[bytes]:
+    """Return commits in hg-git's order: by their times less the offsets of zones."""
+    done = git.run(
+        *("rev-list", "--no-walk=unsorted", "--no-commit-header", "--stdin"),
+        *("--format=%H %cd", "--date=raw"),  # other formats fail for some dates
+        input=b"".join(b"%s\n" % it for it in tips),
+        config=NO_COMMIT_GRAPH,
+    )
+    times = {}
+    for line in done.stdout.splitlines():
+        oid, *time = line.split()
+        if len(time) != 2:  # a damaged date
+            time = [b"0", b"+0000"]
+        seconds, zone = time
+        minutes = int(zone[1:3]) * 60 + int(zone[3:])
+        times[oid] = int(seconds) - int(zone[:1] + b"60") * minutes
+    return sorted(times, key=times.__getitem__)
 
 
 def _listed(git: Git, lines: Sequence[bytes], *args: str) -> list[list[bytes]]:

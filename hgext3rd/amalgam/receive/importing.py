@@ -97,6 +97,8 @@ def import_commits(
     new = graph.read(git, tips, known, inf, are_all_new=is_empty)
     oids, public = tuple(new.parents), {*new.needed(settings.public)}
     if oids and settings.dialect == HGGIT_DIALECT:
+        # revisions have the numbers that hg-git gives
+        oids = new.from_first(graph.oldest_first(git, tips))
         repo.ui.status(one_line(_(b"importing %d git commits") % len(oids)))
     at, is_too_large = 0, False
     while at < len(oids):
