@@ -220,6 +220,7 @@ WRAPS_FOR_REMOTES: _Wraps = {
         ("table[pull]", "gitpeer.wraps:command", _REMOTES),
         ("table[push]", "gitpeer.wraps:command", _REMOTES),
         ("table[clone]", "gitpeer.wraps:clone_command", _REMOTES),
+        ("table[annotate]", "commands.hggit:annotate", "git lists commits to skip"),
     ),
 }
 """Wrapped like those, unless hg-git is loaded, which has the same remotes."""

@@ -284,6 +284,141 @@ def test_gverify_names_files_that_differ(moved: Moved, upstream: Upstream) -> No
     assert "file found in git but not hg: b" in said
 
 
+def test_gverify_takes_the_map_as_it_is(moved: Moved) -> None:
+    """Other commands refuse such a map."""
+    log = moved.hg("log", "-r", "main + main^", "-T", "{node} {gitnode}\n")
+    (node, right), (_parent, other) = (it.split() for it in log.splitlines()[-2:])
+    shutil.rmtree(moved.files / "amalgam")
+    text = moved.map.read_text()
+    moved.map.write_text(text.replace(right, other))
+    code, said = moved.run("gverify", "-r", node)
+    assert code == 1
+    assert f"against git commit {other}\n" in said
+    shown = "file found in git but not hg: odd\nfile found in hg but not git: two\n"
+    assert said.endswith(shown)
+    tree = moved.ref(f"{right}^{{tree}}")
+    for oid, why in (("f" * 40, "not found"), (tree, "is not a commit")):
+        moved.map.write_text(text.replace(right, oid))
+        code, said = moved.run("gverify", "-r", node)
+        assert code == 255
+        assert f"abort: git equivalent {oid} for rev {node[:12]} {why}!\n" in said
+    moved.map.write_text(text.replace(right, "1" * 40))
+    loose = moved.git / "objects/11" / ("1" * 38)
+    loose.parent.mkdir()
+    loose.write_text("42\n")
+    code, said = moved.run("gverify", "-r", node)
+    assert code == 255
+    assert f"{'1' * 40} for rev {node[:12]} is corrupt!\n(re-run with --tr" in said
+    assert moved.run("gverify", "-c")[1].endswith("git repository is corrupt!\n")
+
+
+def test_an_abbreviation_of_two_commits_is_refused_as_by_hggit(
+    moved: Moved, upstream: Upstream
+) -> None:
+    for number in range(16):
+        upstream.grow("main", f"more-{number}")
+    moved.hg("pull", "-q")
+    digits = [it[0] for it in moved.ids()]
+    twice = next(it for it in digits if digits.count(it) > 1)
+    code, said = moved.run("log", "-r", f"gitnode({twice})")
+    assert code == 255
+    assert said == f"abort: git-mapfile@{twice}: ambiguous identifier\n"
+
+
+def test_names_that_git_cannot_have(moved: Moved) -> None:
+    """gexport warns of them as push does; a tag with a blank has one name here."""
+    moved.hg("update", "-q", "main")
+    moved.hg("tag", "-r", "main", "bet*a")
+    moved.hg("tag", "-r", "main", "gamm a")
+    moved.hg("bookmark", "-r", "main", "epsil*on")
+    warnings = (
+        "warning: not exporting tag 'bet*a' due to invalid name\n"
+        "warning: not exporting bookmark 'epsil*on' due to invalid name\n"
+    )
+    assert moved.hg("gexport").endswith(warnings)
+    said = moved.hg("push")
+    assert warnings in said
+    assert "adding reference refs/tags/gamm_a\n" in said
+    assert "gamm_a" not in moved.hg("tags", "-T", "{tag}\n")
+
+
+def test_revisions_have_the_numbers_of_hggit(
+    tmp_path: Path, moved: Moved, upstream: Upstream
+) -> None:
+    """From the oldest tip; parents first, the first parent before the others.
+
+    hg-git takes the offset of a zone from the time, so it counts twice.
+    """
+    root = upstream.tips["main"]
+    commit = upstream.commit
+    early, late = (
+        commit("early", root),
+        commit("late", root, author=b"a <x> 8 -0200"),
+    )
+    aside = commit("aside-2", root, author=b"a <x> 99 +0000")
+    merged = commit("merged", aside, early, author=b"a <x> 9 +0000")
+    for name, oid in (("a", late), ("b", merged), ("c", aside)):
+        git(upstream.path, "update-ref", f"refs/heads/{name}", oid)
+    moved.hg("pull", "-q")
+    shown = moved.hg("log", "-r", "4:", "-T", "{desc} ")
+    assert shown == "aside-2 early merged late "
+
+
+def test_a_push_url_is_the_same_remote(moved: Moved, upstream: Upstream) -> None:
+    with (moved.files / "hgrc").open("a") as file:
+        file.write(f"\n[paths]\ndefault:pushurl = file:///{upstream.path}\n")
+    moved.hg("bookmark", "-f", "-r", "main", "other")
+    moved.hg("push", "-f", "-B", "other")
+    nodes = moved.hg("log", "-r", "main + default/other", "-T", "{node}\n").split()
+    assert len(nodes) == 1
+
+
+def test_a_detached_head_is_published(moved: Moved, upstream: Upstream) -> None:
+    git(upstream.path, "update-ref", "--no-deref", "HEAD", "main")
+    moved.hg("phase", "--force", "--draft", "-r", "all()")
+    moved.hg("update", "-q", "main")
+    (moved.root / "mine").write_text("mine")
+    moved.hg("commit", "-A", "-q", "-m", "mine")
+    said = moved.hg("push", "-v", "--config", "hggit.usephases=yes")
+    assert said.endswith("publishing remote HEAD\n")
+    shown = moved.hg("log", "-r", "main^ + main", "-T", "{phase}\n")
+    assert shown == "public\ndraft\n"
+
+
+def test_the_newest_changeset_of_a_clone_is_its_tip(
+    tmp_path: Path, upstream: Upstream, moved: Moved
+) -> None:
+    git(upstream.path, "symbolic-ref", "HEAD", "refs/heads/other")
+    place = tmp_path / "fresh"
+    options = ("-q", "--config", "amalgam.git.dialect=hggit", "-u", "tip")
+    moved.hg("clone", *options, str(upstream.path), str(place))
+    rev, tip = moved.hg("log", "-R", str(place), "-r", ".", "-T", "{rev} tip").split()
+    assert (rev, tip) == ("3", "tip")
+
+
+def test_a_host_is_no_option_of_ssh(moved: Moved) -> None:
+    for url in ("git+ssh://-oProxyCommand=x/y", "git+ssh://%2DoProxyCommand=x/y"):
+        code, said = moved.run("push", url)
+        assert code == 255
+        assert "abort: potentially unsafe hostname: '-oProxyCommand=x'\n" in said
+
+
+def test_annotate_skips_commits_that_a_file_lists(moved: Moved) -> None:
+    moved.hg("update", "-q", "main")
+    for text in ("a\na\n", "a\nb\na\n", "a\nc\na\n"):
+        (moved.root / "lines").write_text(text)
+        moved.hg("commit", "-A", "-q", "-m", "lines")
+    moved.hg("gexport")
+    log = moved.hg("log", "-r", "reverse(last(all(), 3))", "-T", "{rev} {gitnode}\n")
+    (last, oid), (middle, _oid), _first = (it.split() for it in log.splitlines())
+    annotate = ("annotate", "-T", "{lines % '{rev} '}", "lines")
+    assert moved.hg(*annotate).split()[1] == last
+    (moved.root / "ignored").write_text(f"# {oid}\n{oid} # why\n{'1' * 40}\nx\n")
+    for name, shown in (("ignored", middle), ("absent", last)):
+        item = ("--config", f"git.blame.ignoreRevsFile={name}")
+        assert moved.hg(*annotate, *item).split()[1] == shown
+
+
 def test_cleanup_drops_lines_and_refs(moved: Moved) -> None:
     text = moved.map.read_text()
     moved.map.write_text(f"{'1' * 40} {'2' * 40}\n{text}")
@@ -451,5 +586,5 @@ def test_no_files_are_made_unasked(tmp_path: Path, upstream: Upstream) -> None:
 def test_the_branch_of_a_withheld_bookmark_is_not_deleted() -> None:
     """Not even by a program that names it, and no changesets."""
     ref = b"refs/heads/hidden"
-    found = pushes.Exportable({}, {}, {}, {ref})
+    found = pushes.Exportable({}, {}, {}, set(), {ref})
     assert not pushes.chosen(None, found, [], [ref], {ref: b"1" * 40})

@@ -44,6 +44,30 @@ def test_configuration_page_has_the_items_of_the_package(tmp_path: Path) -> None
         assert f"* - ``{item.section.decode()}.{item.name.decode()}``" in page
 
 
+#: An item of hg-git that the package reads.
+OF_HGGIT = re.compile(r'setting\(\S+ b"(git|hggit|experimental)", b"([^"]+)"\)')
+
+
+def test_items_of_hggit_are_in_its_page_and_read() -> None:
+    page = (ROOT / "docs" / "from-hg-git.rst").read_text()
+    rows = re.findall(r"\n   \* - (.*)\n     - (.*)", page)
+    listed = {
+        item: answer
+        for items, answer in rows
+        for item in re.findall("``((?:git|hggit|experimental)\\.[^`]+)``", items)
+    }
+    read = {
+        f"{section}.{name}"
+        for path in (ROOT / "hgext3rd").rglob("*.py")
+        for section, name in OF_HGGIT.findall(path.read_text())
+    }
+    read |= {"git.similarity", "git.renamelimit"}  # by one function
+    the_same = {
+        item for item, answer in listed.items() if answer.startswith("The same")
+    }
+    assert read == the_same
+
+
 def test_readme_is_short_and_begins_with_what_to_type() -> None:
     lines = README.read_text().splitlines()
     assert len(lines) <= 150

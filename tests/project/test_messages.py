@@ -32,6 +32,9 @@ WITHOUT_HINT = (
     "please pull and merge before pushing",
     "pushing %s overwrites %s",
     "cannot be pushed since it doesn't have a bookmark",
+    "potentially unsafe hostname: '%s'",
+    "git repository is corrupt!",
+    "git equivalent %s for rev %s ",
     # nothing can be done
     "has ids of %s, and Mercurial's are of SHA-1",
 )
@@ -43,6 +46,8 @@ PASSED_ON = {
     ("commands/export.py", "text % name.encode()"),
     ("commands/metrics.py", "text % name.encode()"),
     ("index/nodemap.py", "None"),
+    # as hg-git: the name, the file, and the words
+    ("commands/ids.py", "id_"),
 }
 
 

@@ -6,28 +6,33 @@ They work on the git repository that hg-git has left, else on the one of amalgam
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, revsetlang, scmutil, smartset
+from mercurial import error, extensions, revsetlang, scmutil, smartset
 from mercurial.i18n import _
-from mercurial.node import hex as hex_node
+from mercurial.node import bin as bin_node, hex as hex_node, short
 from mercurial.utils import stringutil
 
-from ..config import GitConfig
+from ..config import GitConfig, setting
 from ..configitems import HGGIT_DIALECT
 from ..files import Directory
-from ..gitpeer import hggitfiles, names, peer as peers, pulling
+from ..gitpeer import bookmarks, hggitfiles, names, peer as peers, pulling
 from ..gitpeer.fetched import Fetched
 from ..gitstore.export import export
 from ..gitstore.git.comparison import Differing
 from ..gitstore.git.reffiles import RefFiles
+from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
-from ..hggit import dialect, mapfile, objects, refs, sample
+from ..hggit import dialect, mapfile, objects, pushes, refs, sample
 from ..terminal import one_line
 from . import ids
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.comparison import FileDifference
@@ -37,19 +42,25 @@ _TEXTS = {
     Differing.ONLY_GIT: _(b"file found in git but not hg: %s"),
     Differing.ONLY_HG: _(b"file found in hg but not git: %s"),
 }
+_OID = re.compile(b"[0-9a-f]{40}")
+_SHORT = 12
 _FLAGS = {b"100644": b"", b"100755": b"x", b"120000": b"l"}
 
 
 def _opened(repo: RepoT) -> GitStore:
     """Return the store; ``StateError`` in the other dialect."""
     store = pulling.opened(repo)
+    _require_dialect(store)
+    return store
+
+
+def _require_dialect(store: GitStore) -> None:
     if store.config.dialect != HGGIT_DIALECT:
         raise error.StateError(
             _(b"this command of hg-git needs its dialect"),
             hint=_(b"set amalgam.git.dialect = hggit; see 'hg help -e amalgam'"),
         )
     store.require_trust()
-    return store
 
 
 def _files_of(store: GitStore) -> Directory | None:
@@ -85,6 +96,9 @@ def export_commits(ui: UiT, repo: RepoT) -> None:
     """Answer ``git-export``."""
     store = _opened(repo)
     export.export(store)
+    if dialect.goes_on(repo):
+        # warns of names that git cannot have
+        pushes.exportable(repo, functools.partial(bookmarks.ref_of, repo.ui))
     heads = repo.filtered(b"served").changelog.heads()
     with repo.wlock(), repo.lock():
         hggitfiles.give_back(store, [it for it in heads if it != repo.nullid])
@@ -93,44 +107,64 @@ def export_commits(ui: UiT, repo: RepoT) -> None:
 
 def verify(ui: UiT, repo: RepoT, rev: bytes, *, checks: bool) -> int:
     """Answer ``git-verify``."""
-    store, ctx = _opened(repo), scmutil.revsingle(repo, rev, b".")
-    files = _files_of(store)
-    if checks and files is not None:
-        git = store.repository.git._replace(directory=files)
-        if git.run("fsck", "--no-dangling", check=False).returncode:
-            raise error.Abort(
-                _(b"git repository is corrupt!"),
-                hint=_(b"run 'git fsck' in '%s'") % files.path,
-            )
-    with contextlib.closing(ids.opened(repo, store)) as oidmap:
-        (oid,) = oidmap.oids([ctx.node()])
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    _require_dialect(store)
+    ctx, files = scmutil.revsingle(repo, rev, b"."), _files_of(store)
+    theirs = None
+    if files is not None:
+        theirs = store.repository.git._replace(directory=files)
+    checked = theirs if checks else None
+    if checked and checked.run("fsck", "--no-dangling", check=False).returncode:
+        raise error.Abort(_(b"git repository is corrupt!"))
+    oid = _oid_of(repo, store, ctx.node())
     if not oid:
         raise error.Abort(
             _(b"no git commit found for rev %s") % ctx,
             hint=_(b"if this is an octopus merge, verify against the last rev"),
         )
     name = hex_node(oid)
-    objects.take(store)
-    git = Fetched(store).git
-    if git.run("cat-file", "-e", name, check=False).returncode:
-        git = store.repository.git
-    done = git.run("cat-file", "-t", name, check=False)
-    if done.returncode:
+    ours = Fetched(store).git, store.repository.git
+    for git in (theirs, *ours):
+        if git is None or not git.directory or not git.directory.exists(b"HEAD"):
+            continue
+        if not git.run("cat-file", "-e", name, check=False).returncode:
+            break
+    else:
+        raise error.Abort(_(b"git equivalent %s for rev %s not found!") % (name, ctx))
+    try:
+        kind = git.run("cat-file", "-t", name).stdout.strip()
+    except error.Abort as exc:  # with git's words
         raise error.Abort(
-            _(b"git equivalent %s for rev %s not found!") % (name, ctx),
-            hint=_(b"pull from the remote, or export: hg gexport"),
-        )
-    if done.stdout.strip() != b"commit":
+            _(b"git equivalent %s for rev %s is corrupt!") % (name, ctx),
+            hint=_(b"re-run with --traceback for details"),
+        ) from exc
+    if kind != b"commit":
         raise error.Abort(
-            _(b"git equivalent %s for rev %s is not a commit!") % (name, ctx),
-            hint=_(b"remove its line from '.hg/git-mapfile'"),
+            _(b"git equivalent %s for rev %s is not a commit!") % (name, ctx)
         )
     text = _(b"verifying rev %s against git commit %s")
     ui.status(one_line(text % (ctx, name)))
     differing = [*sample.differing(ctx, git, b"%s^{tree}" % name)]
-    for it in sorted(differing, key=lambda it: it.path not in ctx):
+    last = (Differing.ONLY_HG, Differing.ONLY_GIT)
+    for it in sorted(differing, key=lambda it: [it.kind is kind for kind in last]):
         ui.write(one_line(_text(it)))
     return 1 if differing else 0
+
+
+def _oid_of(repo: RepoT, store: GitStore, node: bytes) -> bytes | None:
+    """Return the commit of a changeset: in hg-git's map, or else in our records.
+
+    Nothing is compared, so that a wrong line can be verified.
+    """
+    oids = {it: oid for oid, it in mapfile.read(Directory(store.repo.sharedpath))}
+    if node in oids:
+        return oids[node]
+    with (
+        contextlib.closing(ImportedCommits(repo, store)) as imported,
+        contextlib.closing(imported.ids_with(store.open_map())) as oidmap,
+    ):
+        (oid,) = oidmap.oids([node])
+    return bytes(oid) if oid else None
 
 
 def _text(it: FileDifference) -> bytes:
@@ -205,6 +239,30 @@ def fromgit(repo: RepoT, subset: Any, x: Any) -> Any:
     with contextlib.closing(ids.opened(repo, store)) as oidmap:
         oids = oidmap.oids([node(rev) for rev in revs])
     return smartset.baseset([rev for rev, oid in zip(revs, oids, strict=True) if oid])
+
+
+def annotate(
+    orig: Callable[..., Any], ui: UiT, repo: RepoT, *paths: bytes, **opts: Any
+) -> Any:
+    """Replace ``hg annotate``: also skip commits that a file lists for git."""
+    name = setting(ui, b"git", b"blame.ignoreRevsFile")
+    if name and repo.local() and b"hggit" not in dict(extensions.extensions()):
+        opts["skip"] = [*opts.get("skip", ()), *_ignored(ui, repo, name)]
+    return orig(ui, repo, *paths, **opts)
+
+
+def _ignored(ui: UiT, repo: RepoT, name: bytes) -> Iterator[bytes]:
+    """Yield the changesets of the commits in the file ``name``, which may be absent."""
+    lines = (line.partition(b"#")[0].strip() for line in repo.wvfs.tryreadlines(name))
+    oids = [it for it in lines if _OID.fullmatch(it)]
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    with contextlib.closing(ids.opened(repo, store)) as oidmap:
+        nodes = oidmap.changesets([bin_node(it) for it in oids])
+    for oid, node in zip(oids, nodes, strict=True):
+        if node and repo.changelog.hasnode(node):
+            text = _(b"skipping %s -> %s") % (oid[:_SHORT], short(node))
+            ui.debug(one_line(text))
+            yield hex_node(node)
 
 
 def gittag(repo: RepoT, subset: Any, x: Any) -> Any:

@@ -20,11 +20,12 @@ from mercurial.node import hex as hex_node, short
 from mercurial.utils import stringutil
 
 from .. import compat
-from ..config import GitConfig, warn_once
+from ..config import GitConfig, setting, warn_once
+from ..configitems import HGGIT_DIALECT
 from ..gitstore import ids, oidmap as oidmaps, selection, store as stores
 from ..gitstore.ids import RemoteIds
 from ..gitstore.imported import ImportedCommits
-from ..hggit import adoption
+from ..hggit import adoption, mapfile
 from ..terminal import one_line
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ def revset(repo: RepoT, subset: Any, x: Any) -> Any:
     id_ = revsetlang.getstring(argument, _(b"gitnode requires a string"))
     with _open_map(repo) as oidmap:
         found = ids.changesets(oidmap, id_)
+    if len(found) > 1 and setting(repo.ui, b"amalgam", b"git.dialect") == HGGIT_DIALECT:
+        # words and exit code of hg-git
+        text = _(b"ambiguous identifier")
+        raise error.AmbiguousPrefixLookupError(id_, mapfile.NAME, text)
     if len(found) > 1:
         raise _ambiguous(
             id_, [ids.Translation(node, oid, oidmaps.Side.OID) for node, oid in found]

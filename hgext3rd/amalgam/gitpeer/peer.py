@@ -59,6 +59,9 @@ class GitPeer(_Peer):
     def lookup(self, key: bytes) -> bytes:
         """Return the node of the changeset ``key``, or the oid of its commit."""
         source = self.source
+        is_newest = key == b"tip" and bookmarks.is_of_hggit(self.ui)
+        if is_newest and pulling.is_cloning() and source.repo is not None:
+            return bytes(source.repo.changelog.tip())
         ref = source.ref(key)
         oid = source.advertised.commit(ref)
         source.looked_up.append(ref)

@@ -61,6 +61,11 @@ def cloning(*, activates: bool) -> Iterator[None]:
         _clones.pop()
 
 
+def is_cloning() -> bool:
+    """Return whether ``hg clone`` runs."""
+    return bool(_clones)
+
+
 class Pulled(Record):
     """Result of an import."""
 

@@ -33,6 +33,7 @@ from ..scratch import scratch
 from ..terminal import one_line
 from . import bookmarks as marks, hggitfiles, pulling
 from .fetched import Fetched
+from .source import HEAD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -433,6 +434,12 @@ class _Push:
         public = [
             it.node for it in done if it.node and (self._publishes or it.ref in rule)
         ]
+        detached = b"" if head else source.advertised.oids.get(HEAD, b"")
+        if self.exportable and HEAD in rule and detached:
+            nodes = pulling.known(repo, [detached])
+            public += [bin_node(it) for it in nodes.values()]
+        if self.exportable and public:
+            repo.ui.note(_(b"publishing remote HEAD\n"))
         with (
             repo.wlock(),
             repo.lock(),
@@ -440,7 +447,10 @@ class _Push:
             contextlib.closing(ImportedCommits(repo, self._store)) as imported,
         ):
             refs = fetched.refs(remote)
+            own_tags = self.exportable.own_tags if self.exportable else ()
             for it in done:
+                if it.ref in own_tags:
+                    continue
                 refs.pop(it.ref, None)
                 if it.node:
                     oid = oids[it.node]

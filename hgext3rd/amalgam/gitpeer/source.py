@@ -6,13 +6,16 @@ Knows which ref Mercurial's users mean, and nothing of changesets.
 from __future__ import annotations
 
 import os
+import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from mercurial import encoding, error, util
 from mercurial.i18n import _
+from mercurial.utils import urlutil
 
-from ..config import GitConfig
+from ..config import GitConfig, setting
+from ..configitems import HGGIT_DIALECT
 from ..gitstore.git.process import Git
 from ..remote import urls
 from ..remote.transport import (
@@ -34,6 +37,8 @@ NOTES = b"refs/notes/"
 _SILENT_SECONDS = 600
 """The longest silence of git."""
 _OID_LEN = 40
+# a host that ssh would take for an option
+_OPTION = re.compile(rb"[a-z+]*ssh://((?:-|%2[dD])[^/]*)")
 # git says it after each failure of ssh, in two lines
 _ADVICE = (
     b"Please make sure you have the correct access rights; and the repository exists."
@@ -51,6 +56,10 @@ def address_of(location: bytes, base: bytes | None = None) -> urls.RemoteUrl:
     scheme, colon, rest = location.partition(b"://")
     if colon and scheme.startswith(b"git+"):
         location = scheme.removeprefix(b"git+") + colon + rest
+    elif scheme == b"file" and addresses.is_repository(
+        local := urlutil.urllocalpath(location)
+    ):
+        location = local  # as Mercurial makes peers of it
     return urls.parsed(location, base or os.getcwdb())
 
 
@@ -72,10 +81,15 @@ class GitSource:
         """``path`` is a path object of Mercurial's, or the location itself."""
         self.ui = ui
         self.location: bytes = getattr(path, "loc", path)
-        self.remote = address_of(self.location)
         asking = repositories.get(ui)
         self.repo: RepoT | None = asking() if asking else None
         """The repository that asks."""
+        chosen = setting((self.repo or self).ui, b"amalgam", b"git.dialect")
+        if chosen == HGGIT_DIALECT and (host := _OPTION.match(self.location)):
+            raise error.Abort(
+                _(b"potentially unsafe hostname: '%s'") % util.urlreq.unquote(host[1])
+            )
+        self.remote = address_of(self.location)
         self.name = name
         """Of the remote that is followed; others are named by ``[paths]``."""
         self.git = Git(GitConfig.from_ui(ui).program)

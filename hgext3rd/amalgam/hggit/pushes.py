@@ -36,6 +36,8 @@ class Exportable(Record):
     tags: dict[bytes, bytes]
     tag_objects: dict[bytes, bytes]
     """Oids of those tags, in hex, that are objects of their own."""
+    own_tags: set[bytes]
+    """Those of ``tags`` that ``.hgtags`` has, perhaps under another name."""
     withheld: set[bytes]
     """Branches of bookmarks here that are not pushed: never deleted, either."""
 
@@ -60,12 +62,14 @@ def exportable(
                 tags.setdefault(ref, node)
                 if it.oid != it.commit:
                     objects.setdefault(ref, it.oid)
+    fetched_tags = {*tags}
     for tag, node in sorted(global_tags(repo).items()):
         name = encoding.fromlocal(tag).replace(b" ", b"_")
         if escaped(name) != name:
             _warn(repo.ui, _(b"tag"), tag.replace(b" ", b"_"))
         elif has(node):
             tags.setdefault(TAGS + name, node)
+    own_tags = {*tags} - fetched_tags
     withheld: set[bytes] = set()
     for bookmark, node in sorted(repo._bookmarks.items()):
         ref = ref_of(bookmark)
@@ -77,7 +81,7 @@ def exportable(
             _warn(repo.ui, _(b"bookmark"), bookmark)
         else:
             heads[ref] = node
-    return Exportable(heads, tags, objects, withheld - heads.keys())
+    return Exportable(heads, tags, objects, own_tags, withheld - heads.keys())
 
 
 def _warn(ui: UiT, kind: bytes, name: bytes) -> None:

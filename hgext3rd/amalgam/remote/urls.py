@@ -79,7 +79,9 @@ def parsed(text: bytes, base: bytes) -> RemoteUrl:
                 hint=_(b"use https://, ssh://, git://, HOST:PATH, or a path"),
             )
         return RemoteUrl(text, b"ssh")
-    return RemoteUrl(os.path.normpath(os.path.join(base, text)), b"file")
+    path = os.path.normpath(os.path.join(base, text))
+    # normpath keeps two slashes at the beginning
+    return RemoteUrl(path.replace(b"//", b"/"), b"file")
 
 
 def _refuse_credentials(protocol: bytes, rest: bytes) -> None:
