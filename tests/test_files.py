@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -206,6 +207,23 @@ def test_root_that_is_missing_is_made(tmp_path: Path) -> None:
     directory.make(PLACEMENT)
     for name in ("a", "a/b", "a/b/c"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o2750
+
+
+def test_error_names_the_file_that_is_replaced(
+    directory: Directory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not a temporary one, or none."""
+    at(directory, "taken").mkdir()
+
+    def refuse(_fd: int, _mode: int) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    for name in ("taken", "refused"):
+        with pytest.raises(OSError, match=name) as caught:
+            directory.replace(name.encode(), b"new", PLACEMENT)
+        assert caught.value.filename == directory.join(name.encode())
+        assert directory.names() == [b"taken"]
+        monkeypatch.setattr(os, "fchmod", refuse)
 
 
 def test_executable_file_is_for_those_who_may_enter(directory: Directory) -> None:

@@ -83,8 +83,10 @@ class Placement(Record):
         """Permission bits of a file that is run: only its owner may change it."""
         return self.mode & 0o755
 
-    def hand_over(self, fd: int, mode: int) -> None:
+    def hand_over(self, fd: int, mode: int, path: bytes) -> None:
         """Set owner, group and mode of a file or directory that was just created.
+
+        ``path`` is its name in errors.
 
         Only root can give a file away; others can only share it with their groups, and
         in containers, with those that have a number there (user_namespaces(7)).
@@ -96,7 +98,8 @@ class Placement(Record):
         except OSError as exc:
             if exc.errno not in (errno.EPERM, errno.EACCES, errno.EINVAL):
                 raise
-        os.fchmod(fd, mode)
+        with _naming(path):
+            os.fchmod(fd, mode)
 
 
 class Unusable(error.StorageError):
@@ -241,7 +244,7 @@ class Directory(Record):
     def touch(self, name: bytes = b".") -> None:
         """Set the times of ``name`` itself to now, by the file system's clock."""
         if name == b".":
-            with self.opened() as fd:
+            with self.opened() as fd, _naming(self.path):
                 os.utime(fd)
         else:
             with self._parent(name) as (fd, last):
@@ -341,7 +344,8 @@ class Directory(Record):
         inner = self._enter(fd, name, depth)
         # somebody may have put another one in its place
         if os.fstat(inner).st_uid == os.geteuid() and not os.listdir(inner):
-            placement.hand_over(inner, placement.mode)
+            path = os.path.join(self.root, *self.below[:depth])
+            placement.hand_over(inner, placement.mode, path)
         return inner
 
     def create(self, name: bytes, placement: Placement) -> int:
@@ -349,7 +353,7 @@ class Directory(Record):
         with self._parent(name) as (fd, last):
             created = os.open(last, _NEW_FILE, 0o600, dir_fd=fd)
         try:
-            placement.hand_over(created, placement.file_mode)
+            placement.hand_over(created, placement.file_mode, self.join(name))
         except BaseException:
             os.close(created)
             raise
@@ -374,11 +378,12 @@ class Directory(Record):
         parent = Directory(self.root, (*self.below, *above))
         temporary = unpredictable(TEMPORARY)
         try:
-            fd = parent.create(temporary, placement)
-            if executable:
-                os.fchmod(fd, placement.program_mode)
-            _fill(fd, content, durable)
-            parent.rename(temporary, last, durable=durable)
+            with _naming(self.join(name)):
+                fd = parent.create(temporary, placement)
+                if executable:
+                    os.fchmod(fd, placement.program_mode)
+                _fill(fd, content, durable)
+                parent.rename(temporary, last, durable=durable)
         except BaseException:
             parent.remove(temporary)
             raise
@@ -391,12 +396,24 @@ class Directory(Record):
         *,
         durable: bool = True,
     ) -> None:
-        """Rename, into ``target`` if given, and replace a file named ``new``."""
+        """Rename, into ``target`` if given, and replace a file named ``new``.
+
+        Errors name that file, unless ``old`` is missing: it may be a temporary one.
+        """
         into = target or self
-        with self._parent(old) as (fd, last), into._parent(new) as (target_fd, name):
-            os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target_fd)
-            if durable:
-                os.fsync(target_fd)
+        try:
+            with (
+                self._parent(old) as (fd, last),
+                into._parent(new) as (target_fd, name),
+            ):
+                os.rename(last, name, src_dir_fd=fd, dst_dir_fd=target_fd)
+                if durable:
+                    os.fsync(target_fd)
+        except FileNotFoundError:
+            raise
+        except OSError as exc:
+            exc.filename = into.join(new)
+            raise
 
     def link(self, old: bytes, new: bytes) -> None:
         """Give a file a second name; ``FileExistsError`` if that is taken."""
@@ -428,6 +445,16 @@ class Directory(Record):
         """
         with contextlib.suppress(FileNotFoundError), self._parent(name) as (fd, last):
             _remove(fd, last)
+
+
+@contextlib.contextmanager
+def _naming(path: bytes) -> Iterator[None]:
+    """Let an error of a call that knows a descriptor only name ``path``."""
+    try:
+        yield
+    except OSError as exc:
+        exc.filename = path
+        raise
 
 
 def unpredictable(prefix: bytes) -> bytes:

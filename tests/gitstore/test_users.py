@@ -359,6 +359,53 @@ def test_two_repositories_do_not_share_a_store(repo: Path, tmp_path: Path) -> No
     assert run_hg(repo, "git::export", *where).returncode == 20
 
 
+@pytest.mark.needs("users")
+@pytest.mark.parametrize("has_more", [False, True])
+def test_two_owners_do_not_share_a_directory_for_bundles(
+    server: Path, has_more: bool
+) -> None:
+    """The file that is in the way is named, and no temporary one stays."""
+    commit_as(ALICE, server, "one")
+    clone = server.parent / "clone"
+    shutil.copytree(server, clone)
+    for path in [clone, *clone.rglob("*")]:
+        os.chown(path, BOB.uid, DEVELOPERS)
+    if has_more:  # bundles of the same changesets have the same name
+        commit_as(BOB, clone, "two")
+    shared = server.parent / "bundles"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    items = (
+        *("extensions.clonebundles=", "clone-bundles.git.formats=git-v2"),
+        *("amalgam.bundles.external=yes", f"amalgam.bundles.directory={shared}"),
+    )
+    config = [it for item in items for it in ("--config", item)]
+    refresh = ("admin::clone-bundles-refresh", *config)
+    for user, repo in ((ALICE, server), (BOB, clone)):
+        assert not user.hg(repo, "phase", "-p", "tip").returncode
+        done = user.hg(repo, "git::bundle", str(shared / "file"))
+        if user is ALICE:
+            assert not done.returncode, said(done)
+            assert not user.hg(repo, *refresh).returncode
+    there = {path: path.read_bytes() for path in shared.iterdir()}
+    assert len(there) == 3
+    denied = "Operation not permitted"
+    assert said(done).splitlines() == [f"abort: {denied}: '{shared}/file'"]
+    done = BOB.hg(clone, *refresh)
+    name = shared / "bundles.list"
+    if not has_more:
+        (name,) = shared.glob("*.bundle")
+    assert done.returncode == 255
+    assert said(done).splitlines()[-2:] == [
+        f"abort: cannot write bundle file '{name}': {denied}",
+        "(give each repository an amalgam.bundles.directory of its own, which its "
+        "owner may write)",
+    ]
+    new = {path: path.read_bytes() for path in shared.iterdir()}
+    assert there.items() <= new.items()
+    assert len(new) == len(there) + has_more
+
+
 @pytest.mark.parametrize("safe", ["no", "yes"])
 def test_share_and_source_are_one_store(repo: Path, tmp_path: Path, safe: str) -> None:
     hg(repo, "bookmark", "of-source")

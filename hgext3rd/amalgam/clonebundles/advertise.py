@@ -320,8 +320,9 @@ def write_bundle_list(
     # git before 2.40 knows no relative addresses, but a file has no others
     text = bundle_list_text(chain, _on_disk)
     if there != text:
-        locations.make_directory(repo, path)
-        directory.replace(BUNDLE_LIST, text, locations.placement_at(repo, path))
+        with locations.writing(path):
+            locations.make_directory(repo, path)
+            directory.replace(BUNDLE_LIST, text, locations.placement_at(repo, path))
     _write_elsewhere(repo, register, directory, text, upload)
 
 
@@ -365,7 +366,8 @@ def _empty_list(repo: RepoT, path: str) -> None:
     directory = locations.directory_at(repo, path)
     text = bundle_list_text((), _on_disk)
     if directory is not None and _read_bundle_list(directory) not in (b"", text):
-        directory.replace(BUNDLE_LIST, text, locations.placement_at(repo, path))
+        with locations.writing(path):
+            directory.replace(BUNDLE_LIST, text, locations.placement_at(repo, path))
 
 
 def _read_bundle_list(directory: Directory) -> bytes | None:

@@ -8,6 +8,7 @@ request.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -15,16 +16,20 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mercurial import util
+from mercurial import error, util
+from mercurial.i18n import _
 from mercurial.utils import urlutil
 
 from ..config import BundlesConfig
 from ..files import TEMPORARY, Directory, Placement
+from ..terminal import printable
 from ..trust import Trust
 from .formats import is_uploaded
 from .register import HERE, directory_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mercurial.interfaces.types import RepoT, UiT
 
 
@@ -165,6 +170,25 @@ def make_directory(repo: RepoT, path: str) -> Directory:
     return directory
 
 
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Name the way out if a file in the directory ``path`` cannot be written."""
+    try:
+        yield
+    except PermissionError as exc:
+        if path == HERE:
+            raise
+        reason = os.fsencode(os.strerror(exc.errno or 0))
+        name = os.fsencode(exc.filename or path)
+        raise error.StateError(
+            _(b"cannot write bundle file '%s': %s") % (printable(name), reason),
+            hint=_(
+                b"give each repository an amalgam.bundles.directory of its own, which "
+                b"its owner may write"
+            ),
+        ) from None
+
+
 def move_file(
     source: Directory, name: bytes, target: Directory, placement: Placement
 ) -> None:
@@ -178,7 +202,7 @@ def move_file(
     with os.fdopen(fd, "rb") as file:
         if os.fstat(fd).st_nlink == 1:
             os.fsync(fd)
-            placement.hand_over(fd, placement.file_mode & 0o444)
+            placement.hand_over(fd, placement.file_mode & 0o444, source.join(name))
             try:
                 source.rename(name, name, target)
                 return

@@ -94,9 +94,10 @@ def publish(
         entry.url = os.fsdecode(ready.file_url)
         register.write(repo)
     else:
-        directory = locations.make_directory(repo, entry.path)
-        placement = locations.placement_at(repo, entry.path)
-        locations.move_file(made.directory, name, directory, placement)
+        with locations.writing(entry.path):
+            directory = locations.make_directory(repo, entry.path)
+            placement = locations.placement_at(repo, entry.path)
+            locations.move_file(made.directory, name, directory, placement)
         ready = bundle.uploaded(os.fsencode(entry.url), name)
     _check_readable(repo, entry, digest)
     return ready

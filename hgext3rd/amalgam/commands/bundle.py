@@ -81,13 +81,26 @@ def _opened(ui: UiT, file: bytes) -> Iterator[IO[bytes]]:
         with open(path, "wb") as special:
             yield special
         return
-    try:
+    with _naming(path):
         temporary = util.atomictempfile(path, b"wb")
-    except OSError as exc:
-        exc.filename = path  # not the temporary name
+    try:
+        yield temporary
+        with _naming(path):
+            temporary.close()
+    except BaseException:
+        temporary.discard()
+        util.tryunlink(temporary._tempname)  # it stays if it could not be renamed
         raise
-    with temporary as out:
-        yield out
+
+
+@contextlib.contextmanager
+def _naming(path: bytes) -> Iterator[None]:
+    """Let an error name ``path``, in place of the temporary file beside it."""
+    try:
+        yield
+    except OSError as exc:
+        exc.filename = path
+        raise
 
 
 def _byte_keys(opts: dict[str, Any]) -> dict[bytes, Any]:

@@ -262,7 +262,8 @@ class Fetched(FetchedRefs):
             fd = area.open(name)
             try:
                 placement = self._store.placement
-                placement.hand_over(fd, placement.file_mode & 0o444)
+                mode = placement.file_mode & 0o444
+                placement.hand_over(fd, mode, area.join(name))
                 os.fsync(fd)
             finally:
                 os.close(fd)

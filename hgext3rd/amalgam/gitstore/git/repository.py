@@ -284,7 +284,8 @@ class Repository(RefFiles):
         """
         fd = area.open(file)
         try:
-            self._placement.hand_over(fd, self._placement.file_mode & 0o444)
+            mode = self._placement.file_mode & 0o444
+            self._placement.hand_over(fd, mode, self.directory.join(name))
             os.fsync(fd)
         finally:
             os.close(fd)
