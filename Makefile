@@ -180,7 +180,7 @@ clients: local $(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH) $(CLIENTS)/go-git-$(GO_GIT
 
 HOSTS := build/hosts
 .PHONY: hosts
-hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) ## replicate to klaus and Gerrit, and work there with hg; needs mvn, JDK 25; JAVA=PROGRAM
+hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) ## replicate to klaus and Gerrit, and work there with hg; needs mvn, JDK 25, ssh; JAVA=PROGRAM
 	@cd tests && $(BIN)/python3 -m hosts --klaus "$$TREE"/$(HOSTS)/klaus-$(KLAUS)/bin/klaus \
 	  --gerrit "$$TREE"/$(HOSTS)/gerrit-$(GERRIT) $(JAVA:%=--java %)
 

@@ -48,7 +48,7 @@ The password is in no file of the clone:
   $ grep -r 'pass.*word' clone/.hg
   [1]
 
-ssh is that of git, or of Mercurial if it is set there:
+ssh is that of git, by a variable or its configuration, or that of Mercurial if ``ui.ssh`` is not its default:
 
   $ cat > ssh << EOF
   > #!/bin/sh
@@ -63,5 +63,8 @@ ssh is that of git, or of Mercurial if it is set there:
   053462769536 main
   $ hg identify me@localhost:$TESTTMP/far.git --config ui.ssh=$TESTTMP/ssh
   053462769536 main
+  $ git config -f gitconfig core.sshCommand "$TESTTMP/ssh"
+  $ hg identify me@localhost:$TESTTMP/far.git --config ui.ssh=ssh
+  053462769536 main
   $ grep -c upload-pack calls
-  2
+  3

@@ -2,7 +2,8 @@
 
 klaus receives with dulwich, Gerrit with JGit. Follows ``docs/mirroring.rst``: a
 password that is wrong and one that is right, refusals, a first push, other people. Then
-three developers work there, two of them with hg (``testlib.developers``).
+three developers work there, two of them with hg (``testlib.developers``); with Gerrit
+over ssh, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import tempfile
 import time
@@ -23,6 +25,7 @@ from pathlib import Path
 from testlib.developers import Rounds
 from testlib.environment import ENVIRONMENT, add_config, captured, git
 from testlib.exported import Exported
+from testlib.gitclone import Clone
 from testlib.hgserver import HgServer
 from testlib.s3server import free_port
 
@@ -30,12 +33,15 @@ HERE = Path(__file__).parent
 EQUAL, REFUSED, FAILED = 0, 1, 2
 _START_SECONDS = 600
 _MOST_COMMITS = 5
-_ROUNDS = 25
+_ROUNDS = 50
 _RIGHTS = "push create delete forgeAuthor forgeCommitter pushMerge createSignedTag"
 
 
 class Host:
     """A running host with the empty repositories ``demo`` and ``team``."""
+
+    ssh_url = ""
+    """Of another empty repository, if the host has ssh."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self.url, self.user, self.password = url, user, password
@@ -44,19 +50,57 @@ class Host:
     def allow(self) -> None:
         """Let the user push, who could not before."""
 
+    def ssh_command(self) -> str:
+        """Return the command that git runs as ssh, with a key of the user's."""
+        raise NotImplementedError
+
+    def allow_key(self) -> None:
+        """Let the user log in with that key."""
+
 
 class Gerrit(Host):
     """Gerrit refuses pushes until the user has rights."""
 
-    def request(self, method: str, path: str, content: object) -> None:
+    projects = ("demo", "team", "over-ssh")
+
+    def __init__(self, url: str, root: Path, ssh_port: int) -> None:
+        """``root`` has the site, and gets the key."""
+        super().__init__(url, "admin", "secret")
+        self._root, self._port = root, ssh_port
+        self.ssh_url = f"ssh://{self.user}@127.0.0.1:{ssh_port}/over-ssh"
+
+    def ssh_command(self) -> str:
+        """Make the key, and a file with the keys of the host."""
+        key = self._root / "key"
+        made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
+        assert captured(made, self._root).returncode == 0
+        known = self._root / "known_hosts"
+        keys = sorted((self._root / "site/etc").glob("ssh_host_*_key.pub"))
+        known.write_text(
+            "".join(f"[127.0.0.1]:{self._port} {it.read_text()}" for it in keys)
+        )
+        options = {
+            "UserKnownHostsFile": known,
+            "GlobalKnownHostsFile": "/dev/null",
+            "StrictHostKeyChecking": "yes",
+            "IdentitiesOnly": "yes",
+        }
+        command = ["ssh", "-F", "none", "-i", str(key)]
+        command += [f"-o{name}={value}" for name, value in options.items()]
+        return shlex.join(command)
+
+    def allow_key(self) -> None:
+        """Add it to the account."""
+        key = (self._root / "key.pub").read_bytes()
+        self.request("POST", "accounts/self/sshkeys", key, "text/plain")
+
+    def request(
+        self, method: str, path: str, body: bytes, kind: str = "application/json"
+    ) -> None:
         """Send a request of Gerrit's REST API, as the administrator."""
         login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        headers = {
-            "Authorization": f"Basic {login}",
-            "Content-Type": "application/json",
-        }
+        headers = {"Authorization": f"Basic {login}", "Content-Type": kind}
         place = self.url.removesuffix("demo") + path
-        body = json.dumps(content).encode()
         urllib.request.urlopen(
             urllib.request.Request(place, body, headers, method=method), timeout=120
         ).close()
@@ -68,8 +112,8 @@ class Gerrit(Host):
             name: {"rules": {"global:Registered-Users": rule}}
             for name in _RIGHTS.split()
         }
-        access = {"add": {"refs/*": {"permissions": rights}}}
-        for name in ("demo", "team"):
+        access = json.dumps({"add": {"refs/*": {"permissions": rights}}}).encode()
+        for name in self.projects:
             self.request("POST", f"projects/{name}/access", access)
 
 
@@ -117,19 +161,20 @@ def gerrit(java: str, jars: str, root: Path) -> Iterator[Host]:
     made = ["init", "-d", "site", "--batch", "--dev", "--no-auto-start"]
     done = captured([*program, *made, "--skip-plugins"], root)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    address = f"http://127.0.0.1:{free_port()}/"
+    address, ssh_port = f"http://127.0.0.1:{free_port()}/", free_port()
     for key, value in (
         ("httpd.listenUrl", address),
         ("gerrit.canonicalWebUrl", address),
-        ("sshd.listenAddress", f"127.0.0.1:{free_port()}"),
+        ("sshd.listenAddress", f"127.0.0.1:{ssh_port}"),
         ("receive.maxBatchCommits", str(_MOST_COMMITS)),
     ):
         git(root, "config", "-f", "site/etc/gerrit.config", key, value)
     command = [*program, "daemon", "-d", "site", "--console-log", "--headless"]
     with running(command, root, f"{address}config/server/version"):
-        host = Gerrit(f"{address}a/demo", "admin", "secret")
-        project = {"create_empty_commit": False, "branches": ["main"]}
-        for name in ("demo", "team"):
+        host = Gerrit(f"{address}a/demo", root, ssh_port)
+        made_of = {"create_empty_commit": False, "branches": ["main"]}
+        project = json.dumps(made_of).encode()
+        for name in host.projects:
             host.request("PUT", f"projects/{name}", project)
         yield host
 
@@ -194,9 +239,30 @@ class Recipe:
 
     def developers(self) -> None:
         """Rounds of work by three people."""
-        team = self._root / "team"
+        self._work("team", self._host.team, 1, self._environment)
+
+    def developers_over_ssh(self) -> None:
+        """Rounds over ssh, where the key is not known at first."""
+        if not self._host.ssh_url:
+            return
+        config = self._root / "gitconfig-ssh"
+        config.write_text("")
+        command = self._host.ssh_command()
+        git(self._root, "config", "-f", str(config), "core.sshCommand", command)
+        environment = {**self._environment, "GIT_CONFIG_GLOBAL": str(config)}
+        clone = Clone(self._root / "nobody")
+        url = f"git+{self._host.ssh_url}"
+        code, output = clone.run("clone", url, str(clone.root), **environment)
+        assert code == 255, output
+        assert "Permission denied" in output, output
+        assert "\n(see whether 'git ls-remote ssh://" in output, output
+        self._host.allow_key()
+        self._work("over-ssh", self._host.ssh_url, 2, environment)
+
+    def _work(self, name: str, url: str, seed: int, env: dict[str, str]) -> None:
+        team = self._root / name
         team.mkdir()
-        rounds = Rounds(team, self._host.team, seed=1, env=self._environment)
+        rounds = Rounds(team, url, seed=seed, env=env)
         for _number in range(_ROUNDS):
             rounds.pass_one()
         rounds.compare()
@@ -232,7 +298,10 @@ class Recipe:
         return done.stdout.decode()
 
 
-STEPS = ("wrong_password", "refused", "first_push", "changes", "others", "developers")
+STEPS = (
+    *("wrong_password", "refused", "first_push", "changes", "others"),
+    *("developers", "developers_over_ssh"),
+)
 
 
 def main() -> None:

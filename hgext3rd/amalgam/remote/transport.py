@@ -46,6 +46,8 @@ _ADVERTISED = re.compile(
     rb"(?:ref: (?P<target>refs/\S+)|(?P<oid>[0-9a-f]{40}))"
     rb"\t(?P<name>HEAD|refs/[^\x00-\x20\x7f~^:?*\[\\]+)(?P<peeled>\^\{\})?"
 )
+_DEFAULT_SSH = b"ssh"
+"""The default of Mercurial's ``ui.ssh``, which leaves the choice to git."""
 _MOST_WORDS = 5
 _MOST_OUTPUT = 1 << 20
 _PIECE_BYTES = 1 << 16
@@ -441,8 +443,10 @@ def access_of(ui: UiT, git: Git, remote: RemoteUrl, *, in_background: bool) -> A
     command = b""
     if remote.protocol == b"ssh":
         command = os.environb.get(b"GIT_SSH_COMMAND", b"")
-        if not command and ui.hasconfig(b"ui", b"ssh"):
-            command = ui.config(b"ui", b"ssh")
+        # Mercurial copies its default into the ui of each remote
+        configured = ui.config(b"ui", b"ssh")
+        if not command and configured != _DEFAULT_SSH:
+            command = configured
         if not may_ask:
             plain = Git(git.program, access=Access(may_ask))
             asked = plain.run("config", "--get", "core.sshCommand", check=False)
