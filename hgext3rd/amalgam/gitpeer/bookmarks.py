@@ -13,6 +13,7 @@ dialect, remotes on this machine publish nothing without such an item.
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import TYPE_CHECKING
 
 from mercurial import encoding, error, obsutil, scmutil
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mercurial.interfaces.types import RepoT, UiT
+
+    from ..gitstore.fetchedrefs import RefLines
 
 MOST = 100
 """Branches that all become bookmarks."""
@@ -75,21 +78,37 @@ def wanted(
     ``asked`` are branches that become bookmarks in any case, ``count`` how many the
     remote has. Names that no bookmark can have are left out.
     """
-    chosen = _option(repo.ui, remote, b"amalgam.bookmarks")
-    patterns = stringutil.parselist(chosen) if chosen is not None else None
-    suffix, bookmarks, found = _suffix(repo.ui), repo._bookmarks, {}
+    usual, bookmarks, found = UsualBranches(repo.ui, remote, count), repo._bookmarks, {}
     for ref, node in nodes.items():
-        branch = shown(ref.removeprefix(HEADS))
-        name, is_usual = branch + suffix, count <= MOST
-        if patterns is not None:
-            is_usual = any(fnmatch.fnmatchcase(branch, it) for it in patterns)
-        if ref in asked or is_usual or name in bookmarks:
+        name = name_of(repo.ui, ref)
+        if ref in asked or ref in usual or name in bookmarks:
             try:
                 scmutil.checknewlabel(repo, name, b"bookmark")
             except error.InputError:
                 continue
             found[name] = node
     return found
+
+
+class UsualBranches:
+    """The branches of a remote that become bookmarks though nobody asks for them."""
+
+    def __init__(self, ui: UiT, remote: bytes, count: int) -> None:
+        """``count``: how many branches the remote has."""
+        chosen = _option(ui, remote, b"amalgam.bookmarks")
+        self.are_all = chosen is None and count <= MOST
+        parts = [
+            fnmatch.translate(it.decode("latin-1"))
+            for it in stringutil.parselist(chosen or b"")
+        ]
+        self._pattern = re.compile("|".join(parts).encode("latin-1")) if parts else None
+        self.are_none = not self.are_all and self._pattern is None
+
+    def __contains__(self, ref: bytes) -> bool:
+        """Return whether ``ref``, a branch, is one of them."""
+        if self._pattern is None:
+            return self.are_all
+        return self._pattern.match(shown(ref.removeprefix(HEADS))) is not None
 
 
 def is_of_hggit(ui: UiT) -> bool:
@@ -156,6 +175,16 @@ class PublicRefs:
         names = listed if switch is None else []
         self._names = {*names, *(it.removeprefix(remote + b"/") for it in names)}
         self._head = head or HEAD
+
+    def among(self, refs: RefLines) -> tuple[list[bytes], set[bytes]]:
+        """Return the names of public refs that are not tags, and nodes of the others.
+
+        Either may name refs that are not in ``refs``.
+        """
+        if self._is_usual:
+            return [self._head], refs.nodes(TAGS)
+        names = [bytes(encoding.fromlocal(it)) for it in self._names]
+        return [prefix + it for prefix in (HEADS, TAGS) for it in names], set()
 
     def __contains__(self, ref: bytes) -> bool:
         """Return whether ``ref`` is public."""

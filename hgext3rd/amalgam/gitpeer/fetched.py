@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _SETTLED = b".settled"
 _SETTLED_TITLE = b"amalgam settled pull 1\n"
 _SETTLED_BYTES = 1 << 10
+_LISTING = b".listing"
+_LISTING_TITLE = b"amalgam listing 1 "
+_LISTING_BYTES = 1 << 30
+# of some 500 refs
+_SHORT_BYTES = 1 << 15
 _COPIED = b"copied"
 _COPIED_TITLE = b"amalgam copied packs 1\n"
 _MARK = b"hggit.names"
@@ -68,7 +73,10 @@ class Fetched(FetchedRefs):
         return self._repository.git
 
     def keep_refs(
-        self, remote: bytes, refs: Mapping[bytes, FetchedRef], transaction: Any
+        self,
+        remote: bytes,
+        refs: Mapping[bytes, FetchedRef] | bytes,
+        transaction: Any,
     ) -> None:
         """Keep the refs of ``remote`` when ``transaction`` has ended.
 
@@ -80,15 +88,47 @@ class Fetched(FetchedRefs):
 
         transaction.addpostclose(b"zz-amalgam-refs", write)
 
-    def write_refs(self, remote: bytes, refs: Mapping[bytes, FetchedRef]) -> None:
-        """Keep the refs of ``remote`` at once; remove files of killed processes."""
+    def write_refs(
+        self, remote: bytes, refs: Mapping[bytes, FetchedRef] | bytes
+    ) -> None:
+        """Keep the refs of ``remote`` at once; remove files of killed processes.
+
+        ``refs`` may be the content of the file.
+        """
         self._directory.make(self._store.placement)
         for name in self._directory.names():
             if name.startswith(TEMPORARY):
                 self._directory.remove(name)
-        self._directory.replace(
-            self._file(remote), formatted(refs), self._store.placement
-        )
+        content = refs if isinstance(refs, bytes) else formatted(refs)
+        self._directory.replace(self._file(remote), content, self._store.placement)
+
+    def listing(self, remote: bytes) -> bytes:
+        """Return the listing that the refs of ``remote`` have, if it was kept."""
+        name = self._file(remote) + _LISTING
+        with contextlib.suppress(OSError, Unusable):
+            content = self._directory.tryread(name, _LISTING_BYTES)
+            title = self._listing_title(remote) if content else b""
+            if title and content.startswith(title):
+                return content[len(title) :]
+        return b""
+
+    def keep_listing(self, remote: bytes, listing: bytes) -> None:
+        """Keep the listing that the refs of ``remote`` have, under the lock.
+
+        Not if it is short: then all refs are compared soon enough.
+        """
+        name = self._file(remote) + _LISTING
+        with contextlib.suppress(OSError, error.StorageError):
+            if len(listing) < _SHORT_BYTES:
+                self._directory.remove(name)
+                return
+            content = self._listing_title(remote) + listing
+            self._directory.replace(name, content, self._store.placement, durable=False)
+
+    def _listing_title(self, remote: bytes) -> bytes:
+        """Return the first line of the listing that the present refs have."""
+        digest = hashlib.sha1(self._lines(remote), usedforsecurity=False)
+        return b"%s%s\n" % (_LISTING_TITLE, digest.hexdigest().encode())
 
     def mark(self) -> str:
         """Return the text of the last ``set_mark``."""

@@ -29,7 +29,8 @@ from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
 from . import bookmarks as marks, checkout, hggitfiles
 from .fetched import Fetched
-from .source import HEAD, HEADS, NOTES, TAGS, address_of
+from .scope import PULLED, Scope
+from .source import HEAD, HEADS, NOTES, address_of
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from .source import GitSource
 
 _clones: list[bool] = []
+_MOST_HEADS = 500
+"""Heads that a remote may be told of, the newest ones."""
 
 
 @contextlib.contextmanager
@@ -128,13 +131,18 @@ def bring(repo: RepoT, source: GitSource, names: Collection[bytes]) -> Pulled:
 class _Import:
     """One import, under the locks of Mercurial."""
 
-    def __init__(self, repo: RepoT, source: GitSource) -> None:
+    def __init__(
+        self, repo: RepoT, source: GitSource, scope: Scope | None = None
+    ) -> None:
+        """``scope``: the refs that need a look, if not all of them do."""
         self._repo = repo
         self._source = source
         self._store = opened(repo)
         self._store.require_trust()
         self.fetched = Fetched(self._store)
-        self.before = self.fetched.refs(remote_name(repo, source))
+        remote = remote_name(repo, source)
+        self.scope = scope or Scope.whole(source, self.fetched, remote)
+        self.before = self.scope.before
         """Refs of the last pull."""
         self.refs: dict[bytes, FetchedRef] = {}
         """Those of now, of the names that were asked for."""
@@ -170,7 +178,7 @@ class _Import:
         self, names: Collection[bytes], knows: Known
     ) -> dict[bytes, tuple[bytes, bytes]]:
         """Fetch objects that are missing; return oid and commit of each name."""
-        advertised, before = self._source.advertised, self.before
+        advertised, before = self.scope.advertised, self.before
         has = self._repo.unfiltered().changelog.hasnode
         oids = {
             it: (advertised.oids.get(it, it), advertised.commit(it)) for it in names
@@ -204,18 +212,20 @@ class _Import:
 
     def _haves(self) -> Iterator[bytes]:
         """Yield commits that were fetched before: of refs that have moved, first."""
-        now = self._source.advertised.oids
+        advertised = self.scope.advertised
+        now = advertised.oids
         moved = [n for n, it in self.before.items() if now.get(n) not in (None, it.oid)]
-        for name in (*moved, self._source.advertised.head, *self.before):
+        for name in (*moved, advertised.head, *self.before):
             if name in self.before:
                 yield self.before[name].commit
-        heads = self._repo.unfiltered().changelog.heads()
+        changelog = self._repo.unfiltered().changelog
+        heads = map(changelog.node, changelog.headrevs()[: -_MOST_HEADS - 1 : -1])
         with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
             yield from imported.commits(heads)
 
     def _public(self, oids: Mapping[bytes, tuple[bytes, bytes]]) -> set[bytes]:
         """Return the commits of public refs among ``oids``."""
-        name, head = remote_name(self._repo, self._source), self._source.advertised.head
+        name, head = remote_name(self._repo, self._source), self.scope.advertised.head
         rule = marks.PublicRefs(self._repo.ui, name, head)
         return {commit for ref, (_oid, commit) in oids.items() if ref in rule}
 
@@ -338,7 +348,12 @@ def pull(
             op.cgresult = 0
             return op
     with repo.wlock(), repo.lock():
-        _Pull(repo, source, op).run(asked, covers)
+        scope = None
+        if asked is None and covers is None:
+            scope = Scope.of(repo, source, fetched, remote)
+        is_met = _Pull(repo, source, op, scope).run(asked, covers)
+        if scope is not None and is_met:
+            fetched.keep_listing(remote, source.listing)
         hggitfiles.give_back(opened(repo), with_bookmarks=False)
     newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
     # files that change twice in a tick may have the same stats
@@ -364,29 +379,36 @@ def _asked(source: GitSource, op: Any) -> list[bytes] | None:
 class _Pull:
     """A pull, under the locks of Mercurial."""
 
-    def __init__(self, repo: RepoT, source: GitSource, op: Any) -> None:
+    def __init__(
+        self, repo: RepoT, source: GitSource, op: Any, scope: Scope | None
+    ) -> None:
         self._repo = repo
         self._source = source
         self._op = op
         self._remote = remote_name(repo, source)
+        self._job = _Import(repo, source, scope)
+        self._advertised = self._job.scope.advertised
 
     def run(
         self,
         asked: list[bytes] | None,
         covers: Callable[[bytes], bool] | None = None,
-    ) -> None:
-        """Import ``asked``, or all branches, tags and notes; then names and phases."""
+    ) -> bool:
+        """Import ``asked``, or all branches, tags and notes; then names and phases.
+
+        Return whether the refs that were advertised are the recorded ones now.
+        """
         repo, source = self._repo, self._source
-        advertised, op = source.advertised, self._op
+        advertised, op = self._advertised, self._op
         refs = [it for it in advertised.oids if covers is None or covers(it)]
         branches = [it for it in refs if it.startswith(HEADS)]
         names = asked
         if names is None:
-            names = branches + [it for it in refs if it.startswith((TAGS, NOTES))]
+            names = [it for it in refs if it.startswith(PULLED)]
             is_detached = HEAD in advertised.oids and not advertised.head
             if is_detached and covers is None and not marks.is_of_hggit(repo.ui):
                 names.append(HEAD)
-        job, end = _Import(repo, source), len(repo.unfiltered().changelog)
+        job, end = self._job, len(repo.unfiltered().changelog)
         pulled = job.run(names)
         op.cgresult = pulled.heads or source.imported_heads
         is_silent = _clones and marks.is_of_hggit(repo.ui)
@@ -405,23 +427,26 @@ class _Pull:
             if asked is None:
                 self._follow(job.before, nodes, end)
             marked = branches if covers else asked or ()
-            self._set_bookmarks(nodes, marked, len(branches))
+            self._set_bookmarks(nodes, marked, branches)
             source.tell()
             if pulled_refs != job.before:
                 transaction = op.trmanager.transaction()
-                job.fetched.keep_refs(self._remote, pulled_refs, transaction)
+                content = job.scope.content(pulled_refs)
+                kept = pulled_refs if content is None else content
+                job.fetched.keep_refs(self._remote, kept, transaction)
         if _clones and _clones[-1]:
             self._activate(asked)
+        return job.scope.is_met(pulled_refs)
 
     def _known_branches(self, branches: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the nodes of those branches whose commits are changesets."""
-        oids = {ref: self._source.advertised.commit(ref) for ref in branches}
+        oids = {ref: self._advertised.commit(ref) for ref in branches}
         nodes = known(self._repo, oids.values())
         return {ref: bin_node(nodes[it]) for ref, it in oids.items() if it in nodes}
 
     def _set_phases(self, nodes: Mapping[bytes, bytes]) -> None:
         """Publish by the rule of the path; nothing stays secret."""
-        repo, head = self._repo.unfiltered(), self._source.advertised.head
+        repo, head = self._repo.unfiltered(), self._advertised.head
         rule = marks.PublicRefs(repo.ui, self._remote, head)
         public = {it for ref, it in nodes.items() if ref in rule}
         for phase, wanted in (
@@ -442,7 +467,7 @@ class _Pull:
         Only those that are where the last pull found the branch. With hg-git, those of
         rewritten branches stay. ``end``: the first revision of this pull.
         """
-        repo, there = self._repo, self._source.advertised.oids
+        repo, there = self._repo, self._advertised.oids
         prunes, is_hggit = marks.wants_pruning(repo.ui), dialect.goes_on(repo)
         is_below = repo.unfiltered().changelog.isancestor
         changes: list[tuple[bytes, bytes | None]] = []
@@ -486,9 +511,15 @@ class _Pull:
                 repo.ui.warn(one_line(line))
 
     def _set_bookmarks(
-        self, nodes: Mapping[bytes, bytes], asked: Collection[bytes], count: int
+        self,
+        nodes: Mapping[bytes, bytes],
+        asked: Collection[bytes],
+        there: Collection[bytes],
     ) -> None:
-        head = self._source.advertised.head
+        """Add bookmarks, and move them; ``there``: branches that the remote has."""
+        head, scope = self._advertised.head, self._job.scope
+        # with all that needed no look
+        count = len(there) if scope.lines is None else scope.branches
         branches = {it: node for it, node in nodes.items() if it.startswith(HEADS)}
         asked = {*asked, head}
         wanted = marks.wanted(self._repo, self._remote, branches, asked, count)
@@ -499,13 +530,15 @@ class _Pull:
             self._op.remotebookmarks = wanted
             exchange._pullbookmarks(self._op)
         missing = len(branches) - len(wanted)
+        if scope.lines is not None:
+            missing = count - len(wanted)
         if missing and count > marks.MOST:
             text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")
             self._repo.ui.status(one_line(text % missing))
 
     def _activate(self, asked: Sequence[bytes] | None) -> None:
         """Make active the bookmark that a clone checks out."""
-        advertised, is_hggit = self._source.advertised, marks.is_of_hggit(self._repo.ui)
+        advertised, is_hggit = self._advertised, marks.is_of_hggit(self._repo.ui)
         ref = asked[0] if asked else advertised.head
         if is_hggit and not ref:  # a branch at a detached HEAD
             oids = advertised.oids

@@ -13,13 +13,16 @@ from ..files import Unusable
 from ..records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Set as AbstractSet
 
     from .store import GitStore
 
 _MOST_BYTES = 1 << 30
 _TITLE = b"amalgam fetched refs 1\n"
 _LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([0-9a-f]{40}|-) (\S+)")
+_NODE = slice(82, 122)
+"""The changeset in a line, if the ref has one."""
+_NAME = re.compile(rb"(\S+)$", re.MULTILINE)
 _SAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _SUFFIX = b".refs"
@@ -55,6 +58,10 @@ class FetchedRefs:
         """Return the refs that ``remote``, a name, had when it was pulled last."""
         return parsed(self._lines(remote))
 
+    def lines(self, remote: bytes) -> RefLines:
+        """Return the same refs, none of them parsed."""
+        return RefLines(self._lines(remote))
+
     def tags(self, remote: bytes) -> bytes:
         """Return the lines of tags, to be ``parsed``: they are the last ones."""
         lines = self._lines(remote)
@@ -74,17 +81,77 @@ class FetchedRefs:
         return b"%s-%s%s" % (self._store.config.dialect, name, _SUFFIX)
 
 
+class RefLines:
+    """The lines of a file of refs, of which few are parsed. They are sorted by name."""
+
+    def __init__(self, content: bytes) -> None:
+        """``content`` is that of a file, without its title."""
+        self._content = content
+
+    def find(self, names: Iterable[bytes]) -> dict[bytes, FetchedRef]:
+        """Return those of ``names`` that are here."""
+        found: dict[bytes, FetchedRef] = {}
+        for name in names:
+            start, end = self._place(name)
+            found |= parsed(self._content[start:end])
+        return found
+
+    def below(self, prefix: bytes) -> list[bytes]:
+        """Return the names that begin with ``prefix``, which ends with a slash."""
+        return _NAME.findall(self._part(prefix))
+
+    def nodes(self, prefix: bytes = b"") -> set[bytes]:
+        """Return the changesets of all refs, or of those below ``prefix``, in hex."""
+        found = {line[_NODE] for line in self._part(prefix).splitlines()}
+        return {it for it in found if not it.startswith(b"-")}
+
+    def with_nodes(self, nodes: AbstractSet[bytes]) -> list[bytes]:
+        """Return the names of refs whose changesets are among ``nodes``."""
+        lines = self._content.splitlines()
+        return [line.rpartition(b" ")[2] for line in lines if line[_NODE] in nodes]
+
+    def replaced(self, old: Iterable[bytes], new: Mapping[bytes, FetchedRef]) -> bytes:
+        """Return the content of a file with ``new`` in place of the names ``old``."""
+        pieces, at = [_TITLE], 0
+        for name in sorted({*old, *new}):
+            start, end = self._place(name)
+            pieces.append(self._content[at:start])
+            if name in new:
+                pieces.append(_line(name, new[name]))
+            at = end
+        return b"".join((*pieces, self._content[at:]))
+
+    def _part(self, prefix: bytes) -> bytes:
+        """Return the lines of refs below ``prefix``."""
+        if not prefix:
+            return self._content
+        after = prefix[:-1] + bytes([prefix[-1] + 1])
+        return self._content[self._place(prefix)[0] : self._place(after)[0]]
+
+    def _place(self, name: bytes) -> tuple[int, int]:
+        """Return begin and end of the line of ``name``, or its place twice."""
+        content, low, high = self._content, 0, len(self._content)
+        while low < high:
+            start = content.rfind(b"\n", low, (low + high) // 2) + 1 or low
+            end = content.find(b"\n", start) + 1 or len(content)
+            found = content[start:end].rstrip(b"\n").rpartition(b" ")[2]
+            if found == name:
+                return start, end
+            low, high = (end, high) if found < name else (low, start)
+        return low, low
+
+
 def _unescaped(match: re.Match[bytes]) -> bytes:
     return bytes([int(match[1], 16)])
 
 
 def formatted(refs: Mapping[bytes, FetchedRef]) -> bytes:
     """Return the content of a file of refs."""
-    lines = (
-        b"%s %s %s %s\n" % (it.oid, it.commit, it.node or b"-", name)
-        for name, it in sorted(refs.items())
-    )
-    return _TITLE + b"".join(lines)
+    return _TITLE + b"".join(_line(name, it) for name, it in sorted(refs.items()))
+
+
+def _line(name: bytes, ref: FetchedRef) -> bytes:
+    return b"%s %s %s %s\n" % (ref.oid, ref.commit, ref.node or b"-", name)
 
 
 def parsed(lines: bytes) -> dict[bytes, FetchedRef]:

@@ -45,7 +45,7 @@ class StoreRefs:
     def differing(self, before: StoreRefs) -> set[bytes]:
         """Return the names of refs that are new, gone, or have another oid."""
         lines: set[bytes] = set()
-        for old, new in _pieces(before.lines, self.lines):
+        for old, new in pieces(before.lines, self.lines):
             lines ^= {*old.split(b"\n")} ^ {*new.split(b"\n")}
         return set(_parsed(b"\n".join(lines)))
 
@@ -58,8 +58,8 @@ def _parsed(lines: bytes) -> dict[bytes, bytes]:
     }
 
 
-def _pieces(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield pieces of both that differ.
+def pieces(old: bytes, new: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield pieces of both that differ: of lines that have a space after an oid.
 
     All pieces have all lines. If both are sorted, few lines are in pieces that differ.
     """
