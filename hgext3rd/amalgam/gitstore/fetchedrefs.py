@@ -85,7 +85,7 @@ class RefLines:
     """The lines of a file of refs, of which few are parsed. They are sorted by name."""
 
     def __init__(self, content: bytes) -> None:
-        """``content`` is that of a file, without its title."""
+        """``content``: of a file, without its title."""
         self._content = content
 
     def find(self, names: Iterable[bytes]) -> dict[bytes, FetchedRef]:
