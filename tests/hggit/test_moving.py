@@ -542,6 +542,20 @@ def test_gitignore_counts_without_hgignore(moved: Moved) -> None:
     assert {*moved.hg("status", "-u", "-n").split()} >= {*files}
 
 
+def test_gitignore_of_others_keeps_nobody_waiting(moved: Moved) -> None:
+    """Each of these patterns would take more than a minute, or print warnings."""
+    (moved.root / ("a" * 60 + "c")).write_text("")
+    for bad in ("*a" * 12 + "b", "**/a/" * 12 + "b", "[z-a]", "[[:alpha:]]"):
+        (moved.root / ".gitignore").write_text(f"{bad}\n*.o\n[[]\n")
+        said = moved.hg("status", "-u")
+        assert said.startswith(f".gitignore: unsupported ignore pattern '{bad}'\n? ")
+    (moved.root / ".gitignore").write_text("*cc\n" * (1 << 16 | 1))
+    said = moved.hg("status", "-u")
+    assert said.startswith(".gitignore: not obeyed, because it is larger than 256 KB\n")
+    (moved.root / ".gitignore").write_text("".join(f"{n}*\n" for n in range(30_000)))
+    assert "aaac\n" in moved.hg("status", "-u")
+
+
 @pytest.mark.parametrize("is_in_tree", [False, True])
 def test_files_are_made_if_asked_for(
     tmp_path: Path, upstream: Upstream, is_in_tree: bool

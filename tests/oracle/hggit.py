@@ -68,7 +68,7 @@ class Peer:
     answers: Path | None = None
 
     def exported(self, repository: Path) -> tuple[str, Ids]:
-        """Return what it said of a failed export, and its map."""
+        """Return its message if an export fails, and its map."""
         key = hg(repository, "log", "-r", "all()", "-T", "{node} {phase}\n")
 
         def export() -> Path:
@@ -79,7 +79,7 @@ class Peer:
         return self._answer(key, export, *_GEXPORT)
 
     def imported(self, source: Path, *options: str) -> tuple[str, Ids]:
-        """Return what it said of a failed import, and its map."""
+        """Return its message if an import fails, and its map."""
         key = git(source, "for-each-ref", "--format=%(objectname) %(refname)")
         key += "".join(f"{option}\n" for option in options).encode()
         target = self._fresh(source)
@@ -109,7 +109,7 @@ class Peer:
         return said, ids
 
     def run(self, cwd: Path, *args: str) -> str:
-        """Run a command; return what it said if it failed."""
+        """Run a command; return its message if that fails."""
         user = "--config=ui.username=Lab <lab@example.org>"
         command = [self.program, "--config=extensions.hggit=", user, *args]
         environment = {**ENVIRONMENT, "TZ": "UTC", "LC_ALL": "C.UTF-8"}
@@ -150,7 +150,7 @@ class Outcome:
 
 
 def differences(ours: Ids, theirs: Ids, outcome: Outcome, *, is_whole: bool) -> None:
-    """Compare what both have; ``is_whole``: whether theirs has all that it gets."""
+    """Compare the two sides; ``is_whole``: whether theirs has all that it gets."""
     for node, oid in ours.items():
         expected = theirs.get(node, "")
         if not expected and not is_whole:
@@ -379,7 +379,7 @@ def moved(
 def _taken_in(
     where: tuple[Path, Path], known: Ids, peer: Peer, draw: random.Random
 ) -> str:
-    """Pull a commit of git; return what hg-git said of a failure."""
+    """Pull a commit of git; return the message of hg-git if that fails."""
     repository, upstream = where
     if not known:
         return ""

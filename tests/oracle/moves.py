@@ -115,7 +115,7 @@ class Moves:
         return found
 
     def clone(self) -> str:
-        """Clone with hg-git; return what it said if it could not."""
+        """Clone with hg-git; return its message if that fails."""
         in_tree = f"git.intree={self._shape.is_in_tree}"
         source = str(self._remotes[_DEFAULT])
         command = ("clone", "-qU", "--config", in_tree, source, str(self.repository))

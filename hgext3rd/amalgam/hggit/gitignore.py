@@ -3,17 +3,19 @@
 It counts if there is no ``.hgignore`` at the root. Each directory's file is read when a
 path below it is first asked about, so a status walks the directories once, and none
 that is ignored. Patterns are git's (gitignore(5)), but those that begin with ``!``:
-Mercurial has no exceptions, so they are named and passed over.
+Mercurial has no exceptions, so they are named and passed over. So are those that could
+keep a regular expression busy for ever: anybody may have written the file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import stat
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from mercurial import dirstate as dirstates, error, match as matching
+from mercurial import dirstate as dirstates, error, match as matching, util
 from mercurial.i18n import _
 
 from ..records import Record
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 _NAME = b".gitignore"
 _HGIGNORE = b".hgignore"
-_MOST_BYTES = 1 << 24
+_MOST_BYTES = 1 << 18
+_MOST_WILDCARDS = 3
+"""In one component of a pattern, and of components ``**``. Each multiplies the time to
+find out that a name of 255 bytes does not match, by up to 85."""
 
 
 class _Rule(Record):
@@ -84,14 +89,37 @@ class _GitIgnored(matching.basematcher):
 
     def _file(self, directory: bytes) -> _File | None:
         if directory not in self._files:
-            rules = (*self._read(directory + _NAME),)
-            patterns = [pattern for rule in rules for pattern in rule.patterns]
-            file = _File(rules, self._compiled(patterns)) if rules else None
+            path = directory + _NAME
+            rules = [*self._read(path)]
+            try:
+                matches = self._compiled_rules(rules)
+            except error.Abort:
+                rules = [rule for rule in rules if self._is_valid(path, rule)]
+                matches = self._compiled_rules(rules)
+            file = _File((*rules,), matches) if rules else None
             self._files[directory] = file
         return self._files[directory]
 
     def _compiled(self, patterns: Sequence[bytes]) -> Any:
-        return matching.match(self._dirstate._root, b"", [], [*patterns])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of "[["
+            return matching.match(self._dirstate._root, b"", [], [*patterns])
+
+    def _compiled_rules(self, rules: Sequence[_Rule]) -> Any:
+        return self._compiled([it for rule in rules for it in rule.patterns])
+
+    def _is_valid(self, path: bytes, rule: _Rule) -> bool:
+        try:
+            self._compiled(rule.patterns)
+        except error.Abort:
+            self._refuse(path, rule.line)
+            return False
+        return True
+
+    def _refuse(self, path: bytes, line: bytes) -> None:
+        text = _(b"%s: unsupported ignore pattern '%s'")
+        shown = text % (self._dirstate.pathto(path), line)
+        self._dirstate._ui.warn(one_line(shown))
 
     def _read(self, path: bytes) -> Iterator[_Rule]:
         ui, root = self._dirstate._ui, self._dirstate._root
@@ -101,21 +129,29 @@ class _GitIgnored(matching.basematcher):
             if not stat.S_ISREG(os.lstat(full).st_mode):
                 return
             with open(full, "rb") as file:
-                lines = file.read(_MOST_BYTES).splitlines()
+                content = file.read(_MOST_BYTES + 1)
         except OSError:
             return
-        for number, line in enumerate(lines, 1):
+        if len(content) > _MOST_BYTES:
+            text = _(b"%s: not obeyed, because it is larger than %s\n")
+            shown = self._dirstate.pathto(path), util.bytecount(_MOST_BYTES)
+            ui.warn(text % shown)
+            return
+        for number, line in enumerate(content.splitlines(), 1):
             line = line.rstrip()
             if not line or line.startswith(b"#"):
                 continue
-            patterns = (*_patterns(line),)
-            with contextlib.suppress(error.Abort):
-                if not line.startswith(b"!"):
-                    self._compiled(patterns)
-                    yield _Rule(number, line, patterns)
-                    continue
-            text = _(b"%s: unsupported ignore pattern '%s'")
-            ui.warn(one_line(text % (self._dirstate.pathto(path), line)))
+            if _is_supported(line):
+                yield _Rule(number, line, (*_patterns(line),))
+            else:
+                self._refuse(path, line)
+
+
+def _is_supported(line: bytes) -> bool:
+    parts = line.split(b"/")
+    if line.startswith(b"!") or b"[:" in line or parts.count(b"**") > _MOST_WILDCARDS:
+        return False
+    return all(len(re.findall(rb"\*+", part)) <= _MOST_WILDCARDS for part in parts)
 
 
 def _patterns(line: bytes) -> Iterator[bytes]:
