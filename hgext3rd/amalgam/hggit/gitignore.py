@@ -133,9 +133,9 @@ class _GitIgnored(matching.basematcher):
         except OSError:
             return
         if len(content) > _MOST_BYTES:
-            text = _(b"%s: not obeyed, because it is larger than %s\n")
+            text = _(b"%s: not obeyed, because it is larger than %s")
             shown = self._dirstate.pathto(path), util.bytecount(_MOST_BYTES)
-            ui.warn(text % shown)
+            ui.warn(one_line(text % shown))
             return
         for number, line in enumerate(content.splitlines(), 1):
             line = line.rstrip()
