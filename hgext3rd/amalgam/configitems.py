@@ -459,7 +459,7 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         (),
         _TRUSTED,
         b"Which refs are pulled, as in ``amalgam.replicate.NAME.refs``, but under their"
-        b" own names. If it is unset, all branches and tags are.",
+        b" own names. If it is unset, all branches, tags and notes are.",
     ),
     (
         b"amalgam.follow.NAME.interval",

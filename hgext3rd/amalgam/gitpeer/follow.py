@@ -58,6 +58,8 @@ _LAST_BYTES = 1 << 10
 _LONGEST_WAIT_SECONDS = 3600
 # a server asks the file system no more often
 _CHECK_SECONDS = 1
+_ALL = (b"refs/heads/*", b"refs/tags/*", b"refs/notes/*")
+"""The refs that are followed unless some are named."""
 _next_check: dict[bytes, float] = {}
 
 
@@ -205,7 +207,10 @@ def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> in
     started, ui = time.monotonic(), repo.ui
     config = FollowConfig.from_ui(ui, name)
     with remote_of(b"amalgam.follow.%s" % name, config.url):
-        location, patterns = address_of(config.url, repo.root), RefMap(config.patterns)
+        given = config.patterns
+        if all(it.startswith(b"!") for it in given):
+            given += _ALL
+        location, patterns = address_of(config.url, repo.root), RefMap(given)
     if not patterns.is_plain:
         raise error.ConfigError(
             _(b"amalgam.follow.%s.refs cannot rename") % name,

@@ -26,7 +26,7 @@ _NAME = re.compile(rb"(\S+)$", re.MULTILINE)
 _SAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _ESCAPED = re.compile(rb"%([0-9A-F]{2})")
 _SUFFIX = b".refs"
-_TAG = b" refs/tags/"
+_SHOWN = (b" refs/notes/", b" refs/tags/")
 
 
 class FetchedRef(Record):
@@ -63,9 +63,9 @@ class FetchedRefs:
         return RefLines(self._lines(remote))
 
     def tags(self, remote: bytes) -> bytes:
-        """Return the lines of tags, to be ``parsed``: they are the last ones."""
+        """Return the lines of notes and tags, to be ``parsed``: the last ones."""
         lines = self._lines(remote)
-        found = lines.find(_TAG)
+        found = next((at for it in _SHOWN if (at := lines.find(it)) >= 0), -1)
         return lines[lines.rfind(b"\n", 0, found) + 1 :] if found >= 0 else b""
 
     def _lines(self, remote: bytes) -> bytes:

@@ -1,9 +1,13 @@
-"""Tags of git remotes, for the git users of this repository.
+"""Tags and notes of git remotes, for the git users of this repository.
 
 A tag that a pull has recorded (``fetchedrefs``) is a ref of the git store if the commit
 that it leads to is exported, with the id that it has at the remote. Its tag objects are
 copied, so it keeps its message and its signature. Owns which tags those are, and the
-packs of their objects. Notes have no place here (docs/decisions/git-remotes.rst).
+packs of their objects.
+
+A ref of notes is a history whose trees name the noted commits. It is a ref of the store
+if it has never had a note on a commit that is here and is not exported
+(docs/decisions/git-remotes.rst).
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from .git import packfiles
 from .git.layout import PACKS
 from .git.process import Git, Owner
 from .git.refs import TAGS, RefNames, is_too_long
-from .imported import fetched_objects
+from .imported import ImportedCommits, fetched_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
     from .store import GitStore
 
 _TARGET = re.compile(rb"object ([0-9a-f]{40})\ntype (\w+)\n")
+NOTES = b"refs/notes/"
+_MOST_OF_NOTES = 10_000
+"""Commits of the history of a ref of notes: all of them are read."""
+_NOTED = re.compile(rb"[0-9a-f]{40}")
 # tags of files and trees: each is looked for in all packs
 _MOST_OF_OBJECTS = 1000
 
@@ -61,10 +69,17 @@ class RemoteTags:
 
     def refs(self) -> dict[bytes, FetchedRef]:
         """Return the tags, by the names of their refs."""
+        return self._below(TAGS)
+
+    def notes(self) -> dict[bytes, FetchedRef]:
+        """Return the refs of notes."""
+        return self._below(NOTES)
+
+    def _below(self, prefix: bytes) -> dict[bytes, FetchedRef]:
         found: dict[bytes, FetchedRef] = {}
         for part in reversed(self._parts):
             found |= parsed(part)
-        return {ref: it for ref, it in found.items() if ref.startswith(TAGS)}
+        return {ref: it for ref, it in found.items() if ref.startswith(prefix)}
 
 
 class ShownTags(Record):
@@ -76,10 +91,12 @@ class ShownTags(Record):
     """Tag objects, with the commits and others that they lead to."""
     nodes: frozenset[bytes]
     """The changesets that they lead to."""
+    noted: frozenset[bytes]
+    """Changesets with notes."""
     of_base: frozenset[bytes]
-    """Tag objects that lead to objects of the base."""
+    """Tag objects that lead to objects of the base, and all objects of notes on it."""
     of_drafts: frozenset[bytes]
-    """All other tag objects."""
+    """All other tag objects, and objects of notes."""
     left_out: Mapping[bytes, bytes]
     """Ref to reason."""
     awaited: frozenset[bytes]
@@ -136,11 +153,33 @@ class ShownTags(Record):
         of_layer: dict[bool, set[bytes]] = {True: set(), False: set()}
         for it in annotated:
             of_layer[bases[it.commit]] |= {it.oid, *chains[it.oid]} - {it.commit}
+        shown, noted = dict[bytes, bytes](), set[bytes]()
+        note_names = RefNames(())
+        for ref, it in sorted(tags.notes().items()):
+            name = ref.removeprefix(NOTES)
+            if is_too_long(name) or not note_names.may_have(name):
+                left_out[ref] = _(b"not every clone could have it beside other notes")
+                continue
+            notes = _Notes.read(git, it.oid)
+            is_final &= notes is not None
+            reason, is_base = _(b"its objects are lost"), False
+            if notes is not None:
+                reason, is_base = notes.layer(store, docket, git, is_served)
+                awaited |= notes.awaited
+            if reason:
+                left_out[ref] = reason
+                continue
+            assert notes is not None
+            note_names.add(name)
+            shown[ref] = bin_id(it.oid)
+            noted |= notes.changesets
+            of_layer[is_base] |= notes.objects
         of_base, of_drafts = (map(bin_id, of_layer[it]) for it in (True, False))
         return cls(
-            refs={ref: bin_id(it.oid) for ref, it in wanted.items()},
+            refs={ref: bin_id(it.oid) for ref, it in wanted.items()} | shown,
             peeled={bin_id(it.oid): bin_id(it.commit) for it in annotated},
             nodes=frozenset(bin_id(it.node) for it in wanted.values() if it.node),
+            noted=frozenset(noted),
             of_base=frozenset(of_base),
             of_drafts=frozenset(of_drafts).difference(map(bin_id, of_layer[True])),
             left_out=left_out,
@@ -156,6 +195,102 @@ class ShownTags(Record):
             {*packfiles.distinct_ids(packs, it)} != ids for it, ids in pairs
         )
         return base, drafts
+
+
+class _Notes:
+    """A ref of notes: its objects, and those that had a note at any time."""
+
+    def __init__(
+        self,
+        reason: bytes,
+        commits: Sequence[bytes] = (),
+        objects: AbstractSet[bytes] = frozenset(),
+        noted: AbstractSet[bytes] = frozenset(),
+    ) -> None:
+        self._reason = reason
+        self._commits = commits
+        self.objects = objects
+        """Commits, trees and contents, in hex."""
+        self._noted = sorted(noted)
+        self.changesets: set[bytes] = set()
+        """Those with notes, if all may leave."""
+        self.awaited: set[bytes] = set()
+        """Those with notes that may not leave."""
+
+    @classmethod
+    def read(cls, git: Git, oid: bytes) -> _Notes | None:
+        """Read the whole history; ``None`` if an object of it is lost."""
+        if not (git.directory and git.directory.exists(PACKS)):
+            return None
+        limit = f"--max-count={_MOST_OF_NOTES + 1}"
+        listed = git.run("rev-list", limit, oid, check=False)
+        commits = listed.stdout.splitlines()
+        if listed.returncode:
+            return None
+        if len(commits) > _MOST_OF_NOTES:
+            return cls(_(b"its history is too long"))
+        found = git.run("rev-list", "--objects", oid, check=False)
+        if found.returncode:
+            return None
+        objects = {line[:40] for line in found.stdout.splitlines()}
+        if _absent(git, objects):
+            return None
+        # each path is in the first commit that has it, and in its difference
+        options = (
+            "-m",
+            "--root",
+            "-r",
+            "--no-commit-id",
+            "--no-renames",
+            "--name-only",
+        )
+        changed = git.run("diff-tree", "--stdin", *options, input=listed.stdout).stdout
+        noted = {line.replace(b"/", b"") for line in changed.splitlines()}
+        if commits[:1] != [oid] or not all(map(_NOTED.fullmatch, noted)):
+            return cls(_(b"it has other files than notes"))
+        return cls(b"", commits, objects, noted)
+
+    def layer(
+        self,
+        store: GitStore,
+        docket: Docket,
+        git: Git,
+        is_served: Callable[[bytes], bool],
+    ) -> tuple[bytes, bool]:
+        """Return the reason to leave them out, if any, and whether all is in the base.
+
+        Ids that were never here tell nothing about this repository.
+        """
+        if self._reason:
+            return self._reason, False
+        ids = [bin_id(it) for it in self._noted]
+        with (
+            contextlib.closing(store.open_map(docket)) as oidmap,
+            contextlib.closing(store.maps.open(docket.base.segments)) as base,
+        ):
+            nodes = oidmap.changesets(ids)
+            exported = {node for node in nodes if node}
+            is_base = all(base.has([*exported]))
+        rest = {hex_id(oid) for oid, it in zip(ids, nodes, strict=True) if not it}
+        pulled = rest - _absent(git, rest)
+        with contextlib.closing(ImportedCommits(store.repo, store)) as imported:
+            became = imported.changesets([bin_id(it) for it in pulled])
+            if any(imported.changesets([bin_id(it) for it in self._commits])):
+                return _(b"it has commits that are changesets"), False
+        hidden = {it for it in (*exported, *filter(None, became)) if not is_served(it)}
+        if hidden or pulled:
+            self.awaited = hidden
+            return _(b"a commit with notes is not exported"), False
+        self.changesets = exported
+        return b"", is_base
+
+
+def _absent(git: Git, oids: AbstractSet[bytes]) -> set[bytes]:
+    """Return those of ``oids`` whose objects were not fetched."""
+    asked = b"".join(b"%s\n" % oid for oid in oids)
+    args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
+    lines = git.run(*args, input=asked).stdout.splitlines()
+    return {line.partition(b" ")[0] for line in lines if line.endswith(b" missing")}
 
 
 def fetched_git(store: GitStore) -> Git:

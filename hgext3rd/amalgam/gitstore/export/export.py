@@ -782,7 +782,7 @@ class ExportRun:
             names = names._replace(
                 branches=branches,
                 refs={**names.refs, **tags.refs},
-                nodes=names.nodes | tags.nodes,
+                nodes=names.nodes | tags.nodes | tags.noted,
                 is_whole=names.is_whole and tags.is_whole,
                 tags=tags,
             )

@@ -182,7 +182,10 @@ class _Verification:
             named = (*nodes.values(), *tags.nodes)
             self._findings.unreachable, noted = unreachable(view, named)
             left_out = sorted(tags.left_out.items())
-            noted += [Note(b"tag without a ref", ref, why) for ref, why in left_out]
+            for ref, why in left_out:
+                is_tag = ref.startswith(refsmod.TAGS)
+                kind = b"tag without a ref" if is_tag else b"notes without a ref"
+                noted.append(Note(kind, ref, why))
             self._findings.notes += noted
 
     def _check_objects(self, oidmap: OidMap, metadata_map: OidMap) -> None:
