@@ -19,7 +19,14 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from mercurial import encoding, error, extensions, localrepo, wireprotoserver
+from mercurial import (
+    encoding,
+    error,
+    extensions,
+    localrepo,
+    util,
+    wireprotoserver,
+)
 
 from . import commands
 from .configitems import DIALECTS
@@ -38,6 +45,7 @@ _CHECK = "an error in a bundle reaches the client"
 _CLONE = "hgweb names URLs that a client can reach"
 _BUNDLES = "clonebundles has formats for git, and keeps replaced bundles"
 _REMOTES = "git repositories are remotes"
+_PARTS = "bundles have hg-git's parts"
 _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
@@ -211,16 +219,33 @@ WRAPS_FOR_REMOTES: _Wraps = {
         ("path._isvalidlocalpath", "gitpeer.addresses:is_valid", _REMOTES),
     ),
     "mercurial.exchange": (
+        (
+            "mercurial.bundle2:getrepocaps",
+            "gitpeer.bundleparts:capabilities",
+            _PARTS,
+            "<= 7.1",
+        ),
+        (
+            "mercurial.exchanges.bundle_caps:get_repo_caps",
+            "gitpeer.bundleparts:capabilities",
+            _PARTS,
+            ">= 7.2",
+        ),
         ("pull", "gitpeer.wraps:pull", _REMOTES),
         ("push", "gitpeer.wraps:push", _REMOTES),
     ),
+    "mercurial.bundle2": (("_addpartsfromopts", "gitpeer.bundleparts:write", _PARTS),),
     "mercurial.bundlerepo": (("getremotechanges", "gitpeer.wraps:incoming", _REMOTES),),
     "mercurial.discovery": (("findcommonincoming", "gitpeer.wraps:common", _REMOTES),),
     "mercurial.commands": (
         ("table[pull]", "gitpeer.wraps:command", _REMOTES),
         ("table[push]", "gitpeer.wraps:command", _REMOTES),
         ("table[clone]", "gitpeer.wraps:clone_command", _REMOTES),
-        ("table[annotate]", "commands.hggit:annotate", "git lists commits to skip"),
+        (
+            "table[annotate|blame]",
+            "commands.hggit:annotate",
+            "git lists commits to skip",
+        ),
     ),
 }
 """Wrapped like those, unless hg-git is loaded, which has the same remotes."""
@@ -278,6 +303,10 @@ def _requests_are_awaited(_hgweb_mod: Any) -> None:
     load_everything()
 
 
+def _add_bundle_parts(_exchange: Any) -> None:
+    _replacement("gitpeer.bundleparts:register")()
+
+
 def _add_git_peers(factory: Any) -> None:
     """Let Mercurial make peers for git URLs, scp-like names, and git repositories."""
     if hasattr(factory, "repo_factory"):
@@ -328,6 +357,7 @@ ADDITIONS_AFTER_EXTENSIONS: dict[str, Callable[[Any], None]] = {
 ADDITIONS_FOR_REMOTES: dict[str, Callable[[Any], None]] = {
     "mercurial.hg": _add_git_peers,
     "mercurial.repo.factory": _add_git_peers,
+    "mercurial.exchange": _add_bundle_parts,
 }
 
 
@@ -385,10 +415,20 @@ def _change(
         name, path = "", target
         if target.startswith("mercurial."):
             name, _colon, path = target.partition(":")
-        of = importlib.import_module(name) if name else module
+        try:
+            of = importlib.import_module(name) if name else module
+        except ImportError:
+            continue  # a module of other versions
         container, last = resolved(of, path)
         if isinstance(container, dict):
-            extensions.wrapcommand(container, last, _replacement(by))
+            # extensions.wrapcommand would search the table, which takes longer
+            original, *rest = container[last]
+            checked = util.checksignature(original)
+            wrapper = functools.partial(_replacement(by), checked)
+            functools.update_wrapper(wrapper, original)
+            # or Mercurial would take it for an alias
+            vars(wrapper)["_origfunc"] = original
+            container[last] = (wrapper, *rest)
         elif hasattr(container, last) or not versions:
             extensions.wrapfunction(container, last, _replacement(by))
 

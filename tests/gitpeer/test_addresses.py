@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from mercurial import error
 from testlib.environment import git, hg
+from testlib.gitclone import Clone
 
 from hgext3rd.amalgam.gitpeer import addresses, source
 
@@ -44,6 +45,13 @@ def test_git_has_these(path: bytes) -> None:
 )
 def test_mercurial_keeps_these(path: bytes) -> None:
     assert not addresses.is_git(path)
+
+
+def test_a_clone_of_nothing_is_told_its_usage(tmp_path: Path) -> None:
+    for given in ((), ("a", "b", "c")):
+        code, said = Clone(tmp_path).run("clone", *given)
+        assert code == 255
+        assert said.startswith("hg clone: invalid arguments")
 
 
 def test_directories_are_looked_at(tmp_path: Path) -> None:

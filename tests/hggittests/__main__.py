@@ -67,6 +67,10 @@ UNREACHED = (
 )
 
 
+#: hg-git is disabled, as in a configuration or on a command line.
+DISABLED = re.compile(rb"(extensions\.|  > )hggit( ?= ?!)")
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the tests of the arguments; 1 if one fails that is in no list."""
     parser = argparse.ArgumentParser(prog="hggittests", description=__doc__)
@@ -119,6 +123,7 @@ def copied(sources: Path, output: Path) -> Path:
     file.write_text(text.replace(THEIRS, OURS).replace(NEEDS_DULWICH, ""))
     for test in tests.glob("test-*.t"):
         content = PROGRESS.sub(b"", test.read_bytes())
+        content = DISABLED.sub(rb"\1amalgam\2", content)
         test.write_bytes(UNREACHED[0].sub(UNREACHED[1], content))
     return tests
 

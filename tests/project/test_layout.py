@@ -216,6 +216,7 @@ FOREIGN = {
     "self._spec.loader": "the same",
     "handler.close_connection": "of hg serve: the only way to end a connection there",
     "server._httprequesthandler.do_OPTIONS": "hg serve looks for a method by its name",
+    "vars(wrapper)": "_origfunc, as extensions.wrapcommand: Mercurial asks for it",
     "res.status": "the answer of hgweb that is being written",
     "exc.filename": "what an OSError is about",
     "exc.args": "without control characters, before Mercurial shows them",

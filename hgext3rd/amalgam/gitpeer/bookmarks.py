@@ -136,7 +136,7 @@ def follow(
     """
     unfiltered, changes = repo.unfiltered(), []
     is_below = unfiltered.changelog.isancestor
-    for name, node in wanted.items():
+    for name, node in sorted(wanted.items()):
         here = repo._bookmarks.get(name)
         if here == node:
             continue

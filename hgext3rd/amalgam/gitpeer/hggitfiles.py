@@ -21,15 +21,17 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 from mercurial.utils import stringutil
 
-from ..config import setting, warn_once
+from ..config import GitConfig, setting, warn_once
 from ..configitems import HGGIT_DIALECT
 from ..files import Directory
 from ..gitstore.adopt.mirror import read_refs
 from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.git.refs import escaped
 from ..gitstore.imported import ImportedCommits, taken_over
-from ..hggit import adoption, mapfile, objects, refs as refsmod
+from ..gitstore.store import GitStore
+from ..hggit import adoption, dialect, mapfile, objects, refs as refsmod
 from ..scratch import scratch
+from ..terminal import one_line
 from . import bookmarks as marks
 from .fetched import Fetched
 from .source import HEADS, TAGS
@@ -37,7 +39,7 @@ from .source import HEADS, TAGS
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
 
-    from ..gitstore.store import GitStore
+    from mercurial.interfaces.types import RepoT
 
 TAGS_NAME = b"git-tags"
 TAGS_REMOTE = b"."
@@ -105,6 +107,24 @@ def _tags(store: GitStore) -> dict[bytes, bytes]:
     return {}
 
 
+def make_again(repo: RepoT) -> None:
+    """Make hg-git's repository if only its map is there, and the user wants its files.
+
+    So where the map came from a bundle.
+    """
+    is_asked = setting(repo.ui, b"amalgam", b"git.hggit-files") is not None
+    if not is_asked or not dialect.goes_on(repo):
+        return
+    store = GitStore(repo, GitConfig.from_ui(repo.ui))
+    files = objects.directory_of(store.repo)
+    has_map = os.path.exists(os.path.join(store.repo.sharedpath, mapfile.NAME))
+    if has_map and store.trust.usable and not files.exists(b"HEAD"):
+        text = _(b"warning: created new git repository at %s")
+        repo.ui.warn(one_line(text % files.path))
+        with repo.lock():
+            objects.make(store)
+
+
 def give_back(
     store: GitStore, nodes: Iterable[bytes] = (), *, with_bookmarks: bool = True
 ) -> None:
@@ -149,9 +169,9 @@ def _give_back(
         known |= exported
         if not known and not there:
             return
+        files = objects.directory_of(store.repo)
         if not there:
             objects.make(store)
-        files = objects.directory_of(store.repo)
         if os.path.isdir(files.join(b"objects")):
             objects.give(store)
             if exported:
@@ -159,7 +179,7 @@ def _give_back(
             changes = _of_remotes(store, files)
             if with_bookmarks:
                 changes |= _of_bookmarks(store, imported, exported)
-            refsmod.change(files, changes, store.placement)
+            refsmod.change(files, _with_objects(store, files, changes), store.placement)
         _write_tags(store)
         order = sorted(known, key=repo.changelog.rev)
         if order:
@@ -173,6 +193,20 @@ def _give_back(
         }
         imported.take(ours, {}, stamp, behind=False)
     Fetched(store).set_mark(stamp)
+
+
+def _with_objects(
+    store: GitStore, files: Directory, changes: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
+    """Leave out refs of objects that hg-git's repository does not have.
+
+    Those of a bundle's map were never fetched.
+    """
+    git = store.repository.git._replace(directory=files)
+    asked = b"".join(b"%s\n" % it for it in changes.values() if it)
+    args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
+    there = {b"", *git.run(*args, input=asked).stdout.splitlines()}
+    return {ref: oid for ref, oid in changes.items() if oid in there}
 
 
 def _exported(
@@ -250,13 +284,19 @@ def _of_bookmarks(
 
 def _write_tags(store: GitStore) -> None:
     """Write tags of git that hg-git does not have."""
-    fetched, there = Fetched(store), _tags(store)
+    fetched = Fetched(store)
     found = {
         ref.removeprefix(TAGS): bin_node(it.node)
         for remote in fetched.remotes()
         for ref, it in fetched.refs(remote).items()
         if ref.startswith(TAGS) and it.node
     }
+    add_tags(store, found)
+
+
+def add_tags(store: GitStore, found: Mapping[bytes, bytes]) -> None:
+    """Add changesets by tags of git to hg-git's, but none that it has."""
+    there = _tags(store)
     new = {name: node for name, node in found.items() if name not in there}
     if not new:
         return

@@ -17,6 +17,7 @@ from ..scratch import sweep_left
 from ..terminal import one_line
 from . import (
     addresses,
+    hggitfiles,
     incoming as incomings,
     peer as peers,
     pulling,
@@ -76,6 +77,7 @@ def pull(
     """Replace ``exchange.pull``."""
     if isinstance(remote, peers.GitPeer):
         sweep_left(repo)  # a pull of nothing makes no directory of its own
+        hggitfiles.make_again(repo)
         return pulling.pull(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
 
@@ -85,6 +87,7 @@ def push(
 ) -> Any:
     """Replace ``exchange.push``."""
     if isinstance(remote, peers.GitPeer):
+        hggitfiles.make_again(repo)
         return pushing.push(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
 
@@ -132,10 +135,11 @@ def _is_git(ui: UiT, given: Sequence[bytes], default: bytes) -> bool:
     return addresses.is_git(paths.get(name, name).partition(b"#")[0])
 
 
-def clone_command(
-    orig: Callable[..., Any], ui: UiT, source: bytes, dest: Any = None, **opts: Any
-) -> Any:
+def clone_command(orig: Callable[..., Any], ui: UiT, *given: bytes, **opts: Any) -> Any:
     """Replace ``hg clone``, which makes a name of its source."""
+    if not 1 <= len(given) <= 2:
+        return orig(ui, *given, **opts)  # says how it is used
+    source, dest = given[0], given[1] if len(given) > 1 else None
     if _is_left_to_hggit(ui, [source], b""):
         return orig(ui, source, dest, **opts)
     if dest is None and addresses.is_git(source):
