@@ -443,22 +443,14 @@ def when_loaded(module: ModuleType, call: Callable[[ModuleType], None]) -> None:
         return
     # to ask the module itself would load it; importlib.util has put the loader there
     spec = object.__getattribute__(module, "__spec__")
-    spec.loader = _Announcing(spec, call)
+    loader = spec.loader
 
+    def load_and_call(module: ModuleType) -> None:
+        spec.loader = loader
+        loader.exec_module(module)
+        call(module)
 
-class _Announcing:
-    """The loader of one module that is put off; it calls somebody when it is done."""
-
-    def __init__(self, spec: Any, call: Callable[[ModuleType], None]) -> None:
-        self._spec = spec
-        self._loader = spec.loader
-        self._call = call
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Load the module."""
-        self._spec.loader = self._loader
-        self._loader.exec_module(module)
-        self._call(module)
+    spec.loader = SimpleNamespace(exec_module=load_and_call)
 
 
 def resolved(module: Any, path: str) -> tuple[Any, Any]:

@@ -213,7 +213,6 @@ FOREIGN = {
     "data_config.mmap_index_threshold": "a setting, before Mercurial uses it",
     "quiet._reportuntrusted": "of a copy of ui that nobody else has",
     "spec.loader": "of a module: how importlib tells that it is loaded",
-    "self._spec.loader": "the same",
     "handler.close_connection": "of hg serve: the only way to end a connection there",
     "server._httprequesthandler.do_OPTIONS": "hg serve looks for a method by its name",
     "vars(wrapper)": "_origfunc, as extensions.wrapcommand: Mercurial asks for it",
