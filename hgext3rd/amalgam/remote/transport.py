@@ -155,7 +155,8 @@ class Advertised(Record):
         found = cls(b"", {}, {})
         for match in filter(None, map(_ADVERTISED.fullmatch, listing.split(b"\n"))):
             if match["target"]:
-                found = found._replace(head=match["target"])
+                if match["name"] == b"HEAD":  # clones have refs/remotes/origin/HEAD
+                    found = found._replace(head=match["target"])
             else:
                 oids = found.peeled if match["peeled"] else found.oids
                 oids[match["name"]] = match["oid"]
