@@ -218,6 +218,13 @@ WRAPS_FOR_REMOTES: _Wraps = {
         ("hasscheme", "gitpeer.addresses:has_scheme", _REMOTES),
         ("path._isvalidlocalpath", "gitpeer.addresses:is_valid", _REMOTES),
     ),
+    "mercurial.repoview": (
+        (
+            "pinnedrevs",
+            "gitpeer.names:pinned",
+            "names of git keep obsolete changesets visible, as with hg-git",
+        ),
+    ),
     "mercurial.exchange": (
         (
             "mercurial.bundle2:getrepocaps",

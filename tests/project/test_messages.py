@@ -35,6 +35,8 @@ WITHOUT_HINT = (
     "potentially unsafe hostname: '%s'",
     "git repository is corrupt!",
     "git equivalent %s for rev %s ",
+    "ambiguous reference %s: %s",
+    "the -B/--bookmarks option is not supported when",
     # nothing can be done
     "has ids of %s, and Mercurial's are of SHA-1",
 )

@@ -95,6 +95,7 @@ def import_commits(ui: UiT, repo: RepoT, remote: bytes | None) -> None:
 def export_commits(ui: UiT, repo: RepoT) -> None:
     """Answer ``git-export``."""
     store = _opened(repo)
+    pushes.warn_of_modules(store)
     export.export(store)
     if dialect.goes_on(repo):
         # warns of names that git cannot have

@@ -51,9 +51,20 @@ def _suffix(ui: UiT) -> bytes:
     return setting(ui, b"git", b"branch_bookmark_suffix") or b""
 
 
+def has_suffix(ui: UiT) -> bool:
+    """Return whether bookmarks have other names than their branches."""
+    return bool(_suffix(ui))
+
+
 def wants_pruning(ui: UiT) -> bool:
     """Return whether bookmarks go with their branches, as hg-git's item says."""
     given = setting(ui, b"git", b"pull-prune-bookmarks") or b""
+    return stringutil.parsebool(given) is not False
+
+
+def wants_pruning_of_names(ui: UiT) -> bool:
+    """Return whether ``default/NAME`` goes with its branch, as hg-git's item says."""
+    given = setting(ui, b"git", b"pull-prune-remote-branches") or b""
     return stringutil.parsebool(given) is not False
 
 

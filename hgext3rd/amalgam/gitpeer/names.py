@@ -128,6 +128,23 @@ def add_namespaces(repo: RepoT) -> None:
         _add_tags(repo, made_names[GIT_TAGS], made_names[REMOTES])
 
 
+def pinned(orig: Callable[[RepoT], set[int]], repo: RepoT) -> set[int]:
+    """Replace ``repoview.pinnedrevs``: with hg-git, names are like bookmarks.
+
+    They are read as they were recorded: names of hg-git are taken over later.
+    """
+    revs = orig(repo)
+    if is_of_hggit(repo.ui) and repo.names.get(REMOTES) is not None:
+        rev_of = repo.unfiltered().changelog.index.get_rev
+        fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
+        nodes = {
+            it.node for name in fetched.remotes() for it in fetched.refs(name).values()
+        }
+        found = (rev_of(bin_node(it)) for it in nodes if it)
+        revs.update(rev for rev in found if rev is not None)
+    return revs
+
+
 def _add_tags(repo: RepoT, git_tags: _Names, remotes: _Names) -> None:
     """Let names be tags of Mercurial, of the kinds that hg-git has."""
 

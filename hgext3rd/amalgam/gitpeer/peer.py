@@ -17,8 +17,9 @@ from mercurial.i18n import _
 from mercurial.interfaces import repository
 from mercurial.node import bin as bin_node
 
+from ..receive.importing import tell
 from . import bookmarks, pulling
-from .source import HEADS, GitSource
+from .source import HEADS, TAGS, GitSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,18 +58,28 @@ class GitPeer(_Peer):
         self.source = GitSource(ui, path, name)
 
     def lookup(self, key: bytes) -> bytes:
-        """Return the node of the changeset ``key``, or the oid of its commit."""
+        """Return the node of the changeset ``key``, or the oid of its commit.
+
+        The first one of a pattern. In a clone it may be ``key`` itself, which Mercurial
+        looks up again after the pull: as with hg-git, and for tags.
+        """
         source = self.source
-        is_newest = key == b"tip" and bookmarks.is_of_hggit(self.ui)
+        is_newest = key == b"tip" and source.is_of_hggit
         if is_newest and pulling.is_cloning() and source.repo is not None:
             return bytes(source.repo.changelog.tip())
-        ref = source.ref(key)
+        refs = source.refs(key)
+        ref = refs[0]
         oid = source.advertised.commit(ref)
-        source.looked_up.append(ref)
+        source.looked_up.extend(refs)
+        is_early = source.repo is None and pulling.is_cloning()
+        if is_early and (source.is_of_hggit or ref.startswith(TAGS)):
+            return key
         if source.repo is not None:
-            node = pulling.known(source.repo, [oid]).get(oid)
-            if node is None and _imports:
-                done = pulling.bring(source.repo, source, [ref])
+            commits = {source.advertised.commit(it) for it in refs}
+            nodes = pulling.known(source.repo, commits)
+            node = nodes.get(oid)
+            if _imports and len(nodes) < len(commits):
+                done = pulling.bring(source.repo, source, refs)
                 node = done.nodes.get(ref)
                 if node is None:
                     raise error.InputError(
@@ -86,7 +97,7 @@ class GitPeer(_Peer):
             return {}
         advertised, repo = self.source.advertised, self.source.repo
         oids = {
-            bookmarks.name_of(self.ui, ref): advertised.commit(ref)
+            bookmarks.name_of(self.source.chosen, ref): advertised.commit(ref)
             for ref in advertised.oids
             if ref.startswith(HEADS)
         }
@@ -120,7 +131,7 @@ class GitPeer(_Peer):
     def close(self) -> None:
         """End the progress bar, and print the messages that are left."""
         self.source.close()
-        self.source.tell()
+        tell(self.source.told_later)
 
     def capabilities(self) -> set[bytes]:
         """Return all that Mercurial may ask."""

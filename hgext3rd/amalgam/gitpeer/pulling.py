@@ -9,14 +9,16 @@ transaction. A pull that ends early has kept whole batches; the next one goes on
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
 from mercurial import bookmarks as bookmod, error, exchange, phases
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
+from mercurial.utils import dateutil
 
-from ..config import GitConfig
+from ..config import GitConfig, setting
 from ..files import TICK_NS
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRef
@@ -30,7 +32,7 @@ from ..terminal import one_line
 from . import bookmarks as marks, checkout, hggitfiles
 from .fetched import Fetched
 from .scope import PULLED, Scope
-from .source import HEAD, HEADS, NOTES, address_of
+from .source import HEAD, HEADS, NOTES, TAGS, address_of
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -44,20 +46,30 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
+    from ..gitstore.git.process import Git
     from .source import GitSource
 
-_clones: list[bool] = []
 _MOST_HEADS = 500
 """Heads that a remote may be told of, the newest ones."""
+# of a commit or tag object (git-cat-file(1))
+_DATE = re.compile(rb"^(?:committer|tagger) .*> (-?[0-9]+) [-+][0-9]+$", re.M)
+
+
+class Clone(Record):
+    """Options of ``hg clone``."""
+
+    updates: bool
+    rev: bytes | None
+    """Of the remote, to check out; ``None``: the usual one."""
+
+
+_clones: list[Clone] = []
 
 
 @contextlib.contextmanager
-def cloning(*, activates: bool) -> Iterator[None]:
-    """Say that pulls in the context are those of ``hg clone``.
-
-    ``activates``: the bookmark of the remote's default branch becomes active.
-    """
-    _clones.append(activates)
+def cloning(clone: Clone) -> Iterator[None]:
+    """Say that pulls in the context are those of ``hg clone``."""
+    _clones.append(clone)
     try:
         yield
     finally:
@@ -146,6 +158,8 @@ class _Import:
         """Refs of the last pull."""
         self.refs: dict[bytes, FetchedRef] = {}
         """Those of now, of the names that were asked for."""
+        self.left_out: set[bytes] = set()
+        """Names among these that are too old to be imported."""
 
     def run(self, names: Collection[bytes]) -> Pulled:
         """Fetch and import ``names``."""
@@ -157,8 +171,13 @@ class _Import:
                 for name, (_oid, commit) in oids.items()
                 if not name.startswith(NOTES)
             }
-            git, tips = self.fetched.git, sorted(commits - knows(commits).keys())
-            heads = self._repo.unfiltered().changelog.headrevs()
+            old = self._old(oids)
+            new = {commit for name, (_oid, commit) in oids.items() if name not in old}
+            git, tips = (
+                self.fetched.git,
+                sorted((commits & new) - knows(commits).keys()),
+            )
+            heads = self._repo.changelog.headrevs()
             count = 0
             if tips:
                 tips = commits_among(git, tips)
@@ -168,8 +187,11 @@ class _Import:
             nodes = knows(commits)
         for name, (oid, commit) in oids.items():
             node = b"" if name.startswith(NOTES) else nodes.get(commit, b"")
+            if not node and name in old:
+                self.left_out.add(name)
+                continue
             self.refs[name] = FetchedRef(oid, commit, node)
-        more = len(self._repo.unfiltered().changelog.headrevs()) - len(heads)
+        more = len(self._repo.changelog.headrevs()) - len(heads)
         result = (more + 1 if more >= 0 else more - 1) if count else 0
         found = {name: it.node for name, it in self.refs.items() if it.node}
         return Pulled(found, count, result)
@@ -209,6 +231,18 @@ class _Import:
         finally:
             self._source.close()
         return {it: oids[it] for it in names if it not in missing} | found
+
+    def _old(self, oids: Mapping[bytes, tuple[bytes, bytes]]) -> set[bytes]:
+        """Return names older than ``git.mindate`` of hg-git, which are not imported.
+
+        The date of a tag object counts, else that of the committer.
+        """
+        given = setting(self._repo.ui, b"git", b"mindate")
+        if not given:
+            return set()
+        oldest, _offset = dateutil.parsedate(given)
+        dates = dates_of(self.fetched.git, {oid for oid, _commit in oids.values()})
+        return {it for it in oids if dates.get(oids[it][0], oldest) < oldest}
 
     def _haves(self) -> Iterator[bytes]:
         """Yield commits that were fetched before: of refs that have moved, first."""
@@ -263,6 +297,16 @@ def commits_among(git: Any, oids: Sequence[bytes]) -> list[bytes]:
     args = ("cat-file", "--batch-check=%(objecttype)")
     kinds = git.run(*args, input=b"".join(b"%s\n" % it for it in oids)).stdout.split()
     return [oid for oid, kind in zip(oids, kinds, strict=True) if kind == b"commit"]
+
+
+def dates_of(git: Git, oids: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the dates of commits and tag objects, in seconds; of others, none."""
+    found: dict[bytes, int] = {}
+    for oid, _kind, content in git.objects(oids):
+        header = content.partition(b"\n\n")[0]
+        if date := _DATE.search(header):
+            found[oid] = int(date[1])
+    return found
 
 
 def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
@@ -372,7 +416,7 @@ def _asked(source: GitSource, op: Any) -> list[bytes] | None:
     """Return the refs and oids that were asked for; ``None`` for all."""
     if op.heads is None and not op.explicitbookmarks:
         return None
-    found = [marks.ref_of(source.ui, it) for it in op.explicitbookmarks]
+    found = [marks.ref_of(op.repo.ui, it) for it in op.explicitbookmarks]
     return [*dict.fromkeys((*source.looked_up, *found))]
 
 
@@ -410,6 +454,8 @@ class _Pull:
                 names.append(HEAD)
         job, end = self._job, len(repo.unfiltered().changelog)
         pulled = job.run(names)
+        if asked is not None:  # as git does with tags
+            job.run(self._of_known_commits(refs))
         op.cgresult = pulled.heads or source.imported_heads
         is_silent = _clones and marks.is_of_hggit(repo.ui)
         if not (pulled.commits or source.imported_heads or is_silent):
@@ -417,32 +463,39 @@ class _Pull:
         pulled_refs = {
             it: ref for it, ref in job.refs.items() if it.startswith(b"refs/")
         }
-        if asked is not None:
-            pulled_refs = job.before | pulled_refs
-        nodes = {it: bin_node(node) for it, node in pulled.nodes.items()}
-        if asked is not None:
-            nodes = self._known_branches(branches) | nodes
+        nodes = {it: bin_node(ref.node) for it, ref in job.refs.items() if ref.node}
+        prunes = marks.wants_pruning_of_names(repo.ui)
+        pulled_refs = {
+            it: ref
+            for it, ref in job.before.items()
+            if asked is not None
+            or it in job.left_out
+            or (it.startswith(HEADS) and not prunes)
+        } | pulled_refs
         with op.trmanager:
             self._set_phases(nodes)
-            if asked is None:
+            if asked is None and not dialect.goes_on(repo):
                 self._follow(job.before, nodes, end)
             marked = branches if covers else asked or ()
             self._set_bookmarks(nodes, marked, branches)
-            source.tell()
+            if asked is None:
+                self._prune(job.before)
+            importing.tell(source.told_later)
             if pulled_refs != job.before:
                 transaction = op.trmanager.transaction()
                 content = job.scope.content(pulled_refs)
                 kept = pulled_refs if content is None else content
                 job.fetched.keep_refs(self._remote, kept, transaction)
-        if _clones and _clones[-1]:
-            self._activate(asked)
+        if _clones:
+            self._activate(asked, _clones[-1])
         return job.scope.is_met(pulled_refs)
 
-    def _known_branches(self, branches: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the nodes of those branches whose commits are changesets."""
-        oids = {ref: self._advertised.commit(ref) for ref in branches}
+    def _of_known_commits(self, refs: Iterable[bytes]) -> list[bytes]:
+        """Return those branches and tags among ``refs`` whose commits are here."""
+        commit = self._advertised.commit
+        oids = {ref: commit(ref) for ref in refs if ref.startswith((HEADS, TAGS))}
         nodes = known(self._repo, oids.values())
-        return {ref: bin_node(nodes[it]) for ref, it in oids.items() if it in nodes}
+        return [ref for ref, oid in oids.items() if oid in nodes]
 
     def _set_phases(self, nodes: Mapping[bytes, bytes]) -> None:
         """Publish by the rule of the path; nothing stays secret."""
@@ -459,56 +512,72 @@ class _Pull:
                 transaction = self._op.trmanager.transaction()
                 phases.advanceboundary(repo, transaction, phase, higher)
 
+    def _changed(
+        self, before: Mapping[bytes, FetchedRef]
+    ) -> Iterator[tuple[bytes, bytes, bytes, bool]]:
+        """Yield branches that changed or went, with bookmark and node of it.
+
+        And whether the bookmark is where the last pull has found the branch.
+        """
+        repo, there = self._repo, self._advertised.oids
+        for ref, it in before.items():
+            if ref.startswith(HEADS) and it.node and there.get(ref) != it.oid:
+                name = marks.name_of(repo.ui, ref)
+                here = repo._bookmarks.get(name)
+                if here is not None:
+                    yield ref, name, here, hex_node(here) == it.node
+
     def _follow(
         self, before: Mapping[bytes, FetchedRef], nodes: Mapping[bytes, bytes], end: int
     ) -> None:
-        """Let bookmarks follow branches that were rewritten or deleted.
+        """Let bookmarks follow branches that were rewritten.
 
-        Only those that are where the last pull found the branch. With hg-git, those of
-        rewritten branches stay. ``end``: the first revision of this pull.
+        Only those that are where the last pull found the branch. ``end``: the first
+        revision of this pull.
         """
-        repo, there = self._repo, self._advertised.oids
-        prunes, is_hggit = marks.wants_pruning(repo.ui), dialect.goes_on(repo)
+        repo = self._repo
         is_below = repo.unfiltered().changelog.isancestor
-        changes: list[tuple[bytes, bytes | None]] = []
         moves = []
-        for ref, it in before.items():
-            if there.get(ref) == it.oid:
-                continue
-            name = marks.name_of(repo.ui, ref) if ref.startswith(HEADS) else b""
-            here = repo._bookmarks.get(name)
-            if here is None or not it.node:
-                continue
-            new, is_unmoved = nodes.get(ref), hex_node(here) == it.node
-            if is_hggit and ref in there:
-                continue
-            if ref not in there and is_unmoved and prunes:
-                changes.append((name, None))
-                text = _(b"deleting bookmark %s: the remote has deleted its branch")
-                if is_hggit:
-                    text = _(b"deleting bookmark %s")
-                repo.ui.status(one_line(text % name))
-            elif ref not in there:
-                text = _(b"keeping bookmark %s: the remote has deleted its branch")
-                if is_hggit:
-                    text = _(b"not deleting diverged bookmark %s")
-                repo.ui.status(one_line(text % name))
-            elif new and is_unmoved and new != here and not is_below(here, new):
+        changes: list[tuple[bytes, bytes | None]] = []
+        for ref, name, here, is_unmoved in self._changed(before):
+            new = nodes.get(ref)
+            if new and is_unmoved and new != here and not is_below(here, new):
                 changes.append((name, new))
                 moves.append((here, new))
                 text = _(b"updating bookmark %s: the remote has rewritten its branch")
                 repo.ui.status(one_line(text % name))
         if not changes:
             return
-        transaction = self._op.trmanager.transaction()
-        if (repo._bookmarks.active, None) in changes:
-            bookmod.deactivate(repo)
-        repo._bookmarks.applychanges(repo, transaction, changes)
-        if moves and successors.is_wanted(repo):
+        repo._bookmarks.applychanges(repo, self._op.trmanager.transaction(), changes)
+        if successors.is_wanted(repo):
             changelog = repo.unfiltered().changelog
             added = {changelog.node(rev) for rev in range(end, len(changelog))}
             for line in successors.mark(repo, moves, added, b""):
                 repo.ui.warn(one_line(line))
+
+    def _prune(self, before: Mapping[bytes, FetchedRef]) -> None:
+        """Delete bookmarks that are where the last pull found a branch that is gone."""
+        repo, is_hggit = self._repo, dialect.goes_on(self._repo)
+        prunes = marks.wants_pruning(repo.ui)
+        changes: list[tuple[bytes, bytes | None]] = []
+        for ref, name, _here, is_unmoved in self._changed(before):
+            if ref in self._advertised.oids or (is_hggit and not prunes):
+                continue
+            if prunes and is_unmoved:
+                changes.append((name, None))
+                text = _(b"deleting bookmark %s: the remote has deleted its branch")
+                if is_hggit:
+                    text = _(b"deleting bookmark %s")
+            else:
+                text = _(b"keeping bookmark %s: the remote has deleted its branch")
+                if is_hggit:
+                    text = _(b"not deleting diverged bookmark %s")
+            repo.ui.status(one_line(text % name))
+        if changes:
+            if (repo._bookmarks.active, None) in changes:
+                bookmod.deactivate(repo)
+            transaction = self._op.trmanager.transaction()
+            repo._bookmarks.applychanges(repo, transaction, changes)
 
     def _set_bookmarks(
         self,
@@ -536,14 +605,21 @@ class _Pull:
             text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")
             self._repo.ui.status(one_line(text % missing))
 
-    def _activate(self, asked: Sequence[bytes] | None) -> None:
-        """Make active the bookmark that a clone checks out."""
+    def _activate(self, asked: Sequence[bytes] | None, clone: Clone) -> None:
+        """Make active the bookmark that a clone checks out.
+
+        With hg-git, also if ``-u`` names the same commit.
+        """
         advertised, is_hggit = self._advertised, marks.is_of_hggit(self._repo.ui)
+        if not clone.updates or (clone.rev and not is_hggit):
+            return
         ref = asked[0] if asked else advertised.head
         if is_hggit and not ref:  # a branch at a detached HEAD
             oids = advertised.oids
             same = (it for it in sorted(oids) if oids[it] == oids.get(HEAD))
             ref = next((it for it in same if it.startswith(HEADS)), b"")
+        if clone.rev and advertised.commit(ref) != self._checked_out(clone.rev):
+            return
         name = marks.name_of(self._repo.ui, ref) if ref.startswith(HEADS) else b""
         if name in self._repo._bookmarks:
             bookmod.activate(self._repo, name)
@@ -554,3 +630,12 @@ class _Pull:
                 warn(_(b"(you may want to update to a bookmark)\n"))
             else:
                 warn(_(b"the remote has checked out no branch\n"))
+
+    def _checked_out(self, rev: bytes) -> bytes:
+        """Return the commit that a clone by users of hg-git checks out, in hex."""
+        if rev != b"tip":
+            return self._advertised.commit(self._source.ref(rev))
+        # as the peer answers: the newest changeset
+        store, tip = opened(self._repo), self._repo.changelog.tip()
+        with contextlib.closing(ImportedCommits(self._repo, store)) as imported:
+            return next(iter(imported.commits([tip])), b"")

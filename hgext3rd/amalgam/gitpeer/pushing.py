@@ -91,6 +91,8 @@ def push(
     source: GitSource = peer.source
     op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
     run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
+    if bookmarks and run.exportable and marks.has_suffix(repo.ui):
+        raise pushes.named_with_suffix()
     if marks.is_of_hggit(repo.ui):
         repo.ui.status(_(b"searching for changes\n"))
     named = [repo._bookmarks.expandname(it) for it in bookmarks]
@@ -133,6 +135,7 @@ class _Push:
         self.exportable: pushes.Exportable | None = None
         """All refs to push, if hg-git's users push."""
         if dialect.goes_on(repo):
+            pushes.warn_of_modules(self._store)
             fetched = Fetched(self._store)
             refs = [fetched.refs(it) for it in sorted(fetched.remotes())]
             ref_of = functools.partial(marks.ref_of, repo.ui)

@@ -24,11 +24,12 @@ from ..remote.transport import (
     Transport,
     access_of,
 )
-from ..terminal import one_line
 from . import addresses
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
+
+    from ..receive.importing import Messages
 
 HEAD = b"HEAD"
 HEADS = b"refs/heads/"
@@ -97,7 +98,7 @@ class GitSource:
         """Refs and oids of revisions that somebody asked for."""
         self.imported_heads = 0
         """As ``cgresult`` of Mercurial, for commits that were imported for them."""
-        self.told_later: list[bytes] = []
+        self.told_later: Messages = []
         """Messages about imports, for the end of a pull."""
         self._bar: Any = None
 
@@ -141,6 +142,34 @@ class GitSource:
         """The refs of the remote, when they were asked for first."""
         return Advertised.parsed(self.listing)
 
+    @property
+    def chosen(self) -> UiT:
+        """The ui with the settings of the repository that asks, if one does."""
+        return self.repo.ui if self.repo else self.ui
+
+    @property
+    def is_of_hggit(self) -> bool:
+        """Whether it is to look as with hg-git."""
+        return setting(self.chosen, b"amalgam", b"git.dialect") == HGGIT_DIALECT
+
+    def refs(self, key: bytes) -> list[bytes]:
+        """Return the refs that ``key`` means: one, or those of ``PREFIX/*``; or an oid.
+
+        ``RepoLookupError`` if there is none; with hg-git, also for a name that is a
+        branch and a tag.
+        """
+        name, oids = encoding.fromlocal(key), self.advertised.oids
+        if name.endswith(b"/*"):
+            spaces = (HEADS + name[:-1], TAGS + name[:-1])
+            if found := sorted(it for it in oids if it.startswith(spaces)):
+                return found
+        found = [space + name for space in (HEADS, TAGS) if space + name in oids]
+        if len(found) > 1 and self.is_of_hggit:
+            raise error.RepoLookupError(
+                _(b"ambiguous reference %s: %s") % (key, b", ".join(found))
+            )
+        return [self.ref(key)]
+
     def ref(self, key: bytes) -> bytes:
         """Return the name of the ref that ``key`` means, or an oid.
 
@@ -158,16 +187,10 @@ class GitSource:
             refs = (*self.looked_up, *oids)
             found = [ref for ref in refs if self.advertised.commit(ref) == key]
             return found[0] if found else key
+        hint = _(b"name a branch or tag of the remote, or 40 digits of a commit")
         raise error.RepoLookupError(
-            _(b"unknown revision '%s'") % key,
-            hint=_(b"name a branch or tag of the remote, or 40 digits of a commit"),
+            _(b"unknown revision '%s'") % key, hint=None if self.is_of_hggit else hint
         )
-
-    def tell(self) -> None:
-        """Print the messages about imports."""
-        for text in self.told_later:
-            self.ui.write(*map(one_line, text.splitlines()))
-        self.told_later.clear()
 
     def close(self) -> None:
         """End the progress bar."""

@@ -19,6 +19,7 @@ from . import (
     addresses,
     hggitfiles,
     incoming as incomings,
+    names,
     peer as peers,
     pulling,
     pushing,
@@ -78,6 +79,8 @@ def pull(
     if isinstance(remote, peers.GitPeer):
         sweep_left(repo)  # a pull of nothing makes no directory of its own
         hggitfiles.make_again(repo)
+        if repo.names.get(names.GIT_TAGS) is None:  # a clone checks out a tag
+            names.add_namespaces(repo.unfiltered())
         return pulling.pull(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
 
@@ -145,8 +148,8 @@ def clone_command(orig: Callable[..., Any], ui: UiT, *given: bytes, **opts: Any)
     if dest is None and addresses.is_git(source):
         dest = sources.name_of(source)
         ui.status(one_line(_(b"destination directory: %s") % dest))
-    is_free = not opts.get("noupdate") and not opts.get("updaterev")
-    with pulling.cloning(activates=is_free):
+    clone = pulling.Clone(not opts.get("noupdate"), opts.get("updaterev") or None)
+    with pulling.cloning(clone):
         return orig(ui, source, dest, **opts)
 
 

@@ -7,6 +7,7 @@ those of hg-git. ``gitpeer.pushing`` asks here what differs from its own pushes.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from mercurial.i18n import _
 from mercurial.node import nullid
 
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags
+from ..gitstore.imported import ImportedCommits
 from ..records import Record
 from ..terminal import one_line
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..gitstore.fetchedrefs import FetchedRef
     from ..gitstore.git.process import Git
+    from ..gitstore.store import GitStore
 
 _SHOWN = 8
 
@@ -84,6 +87,27 @@ def exportable(
     return Exportable(heads, tags, objects, own_tags, withheld - heads.keys())
 
 
+def warn_of_modules(store: GitStore) -> None:
+    """Warn of each changeset with another ``.gitmodules`` that becomes a commit now."""
+    repo = store.repo.unfiltered()
+    filelog = repo.file(b".gitmodules")
+    has = store.repo.filtered(b"served").changelog.hasnode
+    found = [repo[rev].node() for rev in {*map(filelog.linkrev, filelog)}]
+    found = [node for node in found if has(node)]
+    if not found:
+        return
+    with contextlib.closing(ImportedCommits(store.repo, store)) as imported:
+        found = [node for node in found if not imported.commits([node])]
+    with contextlib.closing(store.open_map()) as oidmap:
+        for oid in oidmap.oids(found):
+            if oid is None:
+                text = _(
+                    b"warning: ignoring modifications to '.gitmodules' file; "
+                    b"please use '.hgsub' instead"
+                )
+                repo.ui.warn(one_line(text))
+
+
 def _warn(ui: UiT, kind: bytes, name: bytes) -> None:
     text = _(b"warning: not exporting %s '%s' due to invalid name")
     ui.warn(one_line(text % (kind, name)))
@@ -128,6 +152,16 @@ def chosen(
         )
         repo.ui.warn(one_line(text % ref))
     return chosen
+
+
+def named_with_suffix() -> error.Abort:
+    """Return the error for ``-B`` where bookmarks have a suffix."""
+    return error.Abort(
+        _(
+            b"the -B/--bookmarks option is not supported when branch_bookmark_suffix is"
+            b" set"
+        )
+    )
 
 
 def moved(ref: bytes) -> error.Abort:

@@ -12,7 +12,7 @@ import tempfile
 from math import inf
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from mercurial import bundle2, error, exchange, phases, util
+from mercurial import bundle2, error, exchange, extensions, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from ..gitstore.git.process import Git
 
+    Messages = list[tuple[Callable[..., object], bytes]]
+
 _BATCH = 10_000
 """Commits of one transaction."""
 _FIRST_BATCH = 100_000
@@ -37,6 +39,7 @@ _SOURCE = b"pull"
 """Mercurial's name for changesets from elsewhere; hooks see it as HG_SOURCE."""
 
 
+_SHORT = 12
 _COUNTS = b"changegroup-count-"
 """Numbers of a transaction that Mercurial tells at its end."""
 
@@ -59,7 +62,7 @@ class ImportSettings(Record):
     verify: Callable[[bool], None] | None = None
     """Notes that the packs of git are verified; lets git do it if the core could not.
     It is called once, before anything is added. Without it, they are verified."""
-    told_later: list[bytes] | None = None
+    told_later: Messages | None = None
     """Where Mercurial's messages about the last transaction go; else to the user."""
 
 
@@ -169,7 +172,10 @@ def _import(
             repo.transaction(_SOURCE) as transaction,
         ):
             with _as_hggit(repo.ui, settings):
+                end = len(repo.unfiltered().changelog)
                 _add(repo, transaction, (out, made), settings)
+                if settings.dialect == HGGIT_DIALECT:
+                    _warn_of_modules(repo, made.changesets, end)
             if b"fncache" in repo.requirements:
                 # the lines that the transaction adds to the file
                 fncache = repo.unfiltered().store.fncache
@@ -211,23 +217,54 @@ def _add(
     exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, settings.url)
 
 
+def _warn_of_modules(
+    repo: RepoT, changesets: Iterable[tuple[bytes, bytes]], end: int
+) -> None:
+    """Warn of each new ``.gitmodules`` that stayed a file: it is malformed.
+
+    ``end``: the first revision of this import.
+    """
+    filelog = repo.unfiltered().file(b".gitmodules")
+    revs = {it for it in map(filelog.linkrev, filelog) if it >= end}
+    if not revs:
+        return
+    node = repo.unfiltered().changelog.node
+    commits = {bin_node(hg_node): oid for oid, hg_node in changesets}
+    for rev in sorted(revs):
+        text = _(b"warning: failed to parse .gitmodules in %s")
+        repo.ui.warn(one_line(text % commits[node(rev)][:_SHORT]))
+
+
 @contextlib.contextmanager
-def _held(ui: UiT, messages: list[bytes] | None) -> Iterator[None]:
-    """Collect messages in the list ``messages``, if given."""
+def _held(ui: UiT, messages: Messages | None) -> Iterator[None]:
+    """Collect messages, if a list is given."""
     if messages is None:
         yield
         return
+    warnings: list[bytes] = []
+
+    def keep(_orig: Any, *texts: bytes, **_options: Any) -> None:
+        warnings.extend(texts)
+
     ui.pushbuffer()
     is_done = False
     try:
-        yield
+        with extensions.wrappedfunction(ui, "warn", keep):
+            yield
         is_done = True
     finally:
         text = ui.popbuffer()
-        if is_done:
-            messages.append(text)
-        else:
-            ui.write(*map(one_line, text.splitlines()))
+        messages += [(ui.warn, it) for it in warnings]
+        messages += [(ui.write, it) for it in text.splitlines()]
+        if not is_done:
+            tell(messages)
+
+
+def tell(messages: Messages) -> None:
+    """Print collected messages."""
+    for write, text in messages:
+        write(*map(one_line, text.splitlines()))
+    messages.clear()
 
 
 @contextlib.contextmanager
