@@ -1,4 +1,4 @@
-Long histories of git repositories: what hg-git's users wish for, third part
+Long histories of git repositories: wishes of hg-git's users, third part
 
   $ . "$TESTDIR/testlib/amalgam.sh"
 

@@ -1,4 +1,4 @@
-Logins of git hosts: what hg-git's users wish for, fifth part
+Logins of git hosts: wishes of hg-git's users, fifth part
 
   $ . "$TESTDIR/testlib/amalgam.sh"
 

@@ -1,4 +1,4 @@
-Odd commits of git repositories: what hg-git's users wish for, fourth part
+Odd commits of git repositories: wishes of hg-git's users, fourth part
 
   $ . "$TESTDIR/testlib/amalgam.sh"
 

@@ -98,7 +98,7 @@ class Placement(Record):
         except OSError as exc:
             if exc.errno not in (errno.EPERM, errno.EACCES, errno.EINVAL):
                 raise
-        with _naming(path):
+        with naming(path):
             os.fchmod(fd, mode)
 
 
@@ -244,7 +244,7 @@ class Directory(Record):
     def touch(self, name: bytes = b".") -> None:
         """Set the times of ``name`` itself to now, by the file system's clock."""
         if name == b".":
-            with self.opened() as fd, _naming(self.path):
+            with self.opened() as fd, naming(self.path):
                 os.utime(fd)
         else:
             with self._parent(name) as (fd, last):
@@ -378,7 +378,7 @@ class Directory(Record):
         parent = Directory(self.root, (*self.below, *above))
         temporary = unpredictable(TEMPORARY)
         try:
-            with _naming(self.join(name)):
+            with naming(self.join(name)):
                 fd = parent.create(temporary, placement)
                 if executable:
                     os.fchmod(fd, placement.program_mode)
@@ -448,8 +448,8 @@ class Directory(Record):
 
 
 @contextlib.contextmanager
-def _naming(path: bytes) -> Iterator[None]:
-    """Let an error of a call that knows a descriptor only name ``path``."""
+def naming(path: bytes) -> Iterator[None]:
+    """Let an error name ``path``: the call knows a descriptor, or a temporary name."""
     try:
         yield
     except OSError as exc:

@@ -120,8 +120,8 @@ WRAPS: _Wraps = {
 }
 """Wraps made when Mercurial loads a module, before other extensions are set up.
 
-By module, or ``PACKAGE:NAME`` for what a package calls so. A row is an attribute of
-the module, or ``MODULE:ATTRIBUTE``, where ``[KEY]`` is a key of a
+By module, or ``PACKAGE:NAME`` for a module that a package has under this name. A row
+is an attribute of the module, or ``MODULE:ATTRIBUTE``, where ``[KEY]`` is a key of a
 dictionary; ``MODULE:FUNCTION`` in this package, which is called with it instead; the
 reason; versions of Mercurial that have the attribute, if not all.
 """

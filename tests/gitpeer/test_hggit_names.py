@@ -1,4 +1,4 @@
-"""Clones and pulls in the dialect of hg-git: bookmarks, names, and what is imported."""
+"""Clones and pulls in the dialect of hg-git: bookmarks, names, and imported refs."""
 
 from __future__ import annotations
 
@@ -66,6 +66,14 @@ class Project(Clone):
 
     def clone(self, *args: str) -> str:
         return self.hg("clone", *args, str(self.upstream), str(self.root))
+
+    def rewrite(self) -> None:
+        """Push a commit of a branch, and then make it obsolete."""
+        self.clone("-u", "aside")
+        (self.root / "mine").write_text("mine")
+        self.hg("commit", "-A", "-q", "-m", "mine")
+        self.hg("push")
+        self.hg("rebase", "-q", "-d", "main")
 
     def names(self) -> set[str]:
         return {*self.hg("tags", "-T", "{tag}={rev}\n").split()} - {"tip=0"}
@@ -184,11 +192,7 @@ def test_branches_older_than_a_date_are_not_imported(project: Project) -> None:
 
 
 def test_names_keep_obsolete_changesets_visible(project: Project) -> None:
-    project.clone("-u", "aside")
-    (project.root / "mine").write_text("mine")
-    project.hg("commit", "-A", "-q", "-m", "mine")
-    project.hg("push")
-    project.hg("rebase", "-q", "-d", "main")
+    project.rewrite()
     assert "default/aside" in project.hg("log", "-r", "obsolete()", "-T", "{tags}")
     assert "updating reference refs/heads/aside" in project.hg("push", "-fr", "tip")
     assert not project.hg("log", "-r", "obsolete()")
@@ -207,11 +211,7 @@ def test_hidden_heads_do_not_count(project: Project) -> None:
 
 
 def test_orphans_are_told_of_after_bookmarks(project: Project) -> None:
-    project.clone("-u", "aside")
-    (project.root / "mine").write_text("mine")
-    project.hg("commit", "-A", "-q", "-m", "mine")
-    project.hg("push")
-    project.hg("rebase", "-q", "-d", "main")
+    project.rewrite()
     project.commit("theirs", branch="aside")
     said = project.hg("pull")
     orphans = "1 new orphan changesets\n"

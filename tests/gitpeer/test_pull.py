@@ -553,7 +553,8 @@ def test_pulls_of_nothing_are_remembered(
 def test_nodes_are_those_of_hg_git(tmp_path: Path) -> None:
     """In its dialect. Commits come back: by the list of imports, if not otherwise.
 
-    But for one of two that have become the same changeset.
+    But for one of two that have become the same changeset. hg-git imports neither of
+    ``renamed`` and ``reserved``: it stops at the name of a branch.
     """
     made = Commits(tmp_path / "project.git")
     for number, oid in enumerate(made.oids.values()):

@@ -12,6 +12,7 @@ from mercurial.node import hex as hex_id
 
 from ..clonebundles import gitbundle
 from ..config import GitConfig
+from ..files import naming
 from ..terminal import counted, one_line
 
 if TYPE_CHECKING:
@@ -81,25 +82,15 @@ def _opened(ui: UiT, file: bytes) -> Iterator[IO[bytes]]:
         with open(path, "wb") as special:
             yield special
         return
-    with _naming(path):
+    with naming(path):
         temporary = util.atomictempfile(path, b"wb")
     try:
         yield temporary
-        with _naming(path):
+        with naming(path):
             temporary.close()
     except BaseException:
         temporary.discard()
         util.tryunlink(temporary._tempname)  # it stays if it could not be renamed
-        raise
-
-
-@contextlib.contextmanager
-def _naming(path: bytes) -> Iterator[None]:
-    """Let an error name ``path``, in place of the temporary file beside it."""
-    try:
-        yield
-    except OSError as exc:
-        exc.filename = path
         raise
 
 
