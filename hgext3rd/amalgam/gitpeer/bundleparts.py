@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error
 from mercurial.i18n import _
+from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 MAP_PART = b"exp-hg-git-map"
 TAGS_PART = b"exp-hg-git-tags"
 _PAIR_LEN = 40
+_NODE_AND_SPACE = re.compile(b"[0-9a-f]{40} ")
 _CATEGORY = b"amalgam-hggit-"
 
 
@@ -159,6 +162,8 @@ def _tags_of(store: GitStore, nodes: Sequence[bytes]) -> bytes:
 
 def take_map(op: Any, part: Any) -> None:
     """Take the ids of a bundle when its changesets are there."""
+    if not _takes(op.repo.ui):
+        return  # Mercurial passes over what is not read
     content = part.read()
     if len(content) % _PAIR_LEN:
         op.ui.warn(_(b"warning: hg-git's map in the bundle is cut; it is not taken\n"))
@@ -172,13 +177,24 @@ def take_map(op: Any, part: Any) -> None:
 
 def take_tags(op: Any, part: Any) -> None:
     """Take the tags of git of a bundle when its changesets are there."""
-    pairs = (line.partition(b" ") for line in part.read().splitlines())
-    try:
-        tags = {name: bytes.fromhex(node.decode()) for node, _space, name in pairs}
-    except ValueError:
+    if not _takes(op.repo.ui):
+        return
+    lines = part.read().split(b"\n")
+    if lines.pop() or not all(map(_is_tag, lines)):
         op.ui.warn(_(b"warning: tags of git in the bundle are damaged; not taken\n"))
         return
+    tags = {line[41:]: bin_node(line[:40]) for line in lines}
     _after(op, b"tags", lambda store: _keep_tags(store, tags))
+
+
+def _is_tag(line: bytes) -> bool:
+    from ..gitstore.git import refs
+
+    return bool(_NODE_AND_SPACE.match(line)) and refs.is_accepted(line[41:])
+
+
+def _takes(ui: UiT) -> bool:
+    return _serves(ui) or _bundles(ui)
 
 
 def _after(op: Any, name: bytes, keep: Callable[[GitStore], None]) -> None:
@@ -190,8 +206,6 @@ def _after(op: Any, name: bytes, keep: Callable[[GitStore], None]) -> None:
     from .fetched import Fetched
 
     repo = op.repo
-    if not (_serves(repo.ui) or _bundles(repo.ui)):
-        return
     store = GitStore(repo, GitConfig.from_ui(repo.ui))
     if store.config.dialect != HGGIT_DIALECT or not store.trust.usable:
         return

@@ -63,6 +63,11 @@ _REFUSED = re.compile(
 )
 
 
+def is_accepted(name: bytes) -> bool:
+    """Return whether git takes ``name`` after ``refs/heads/`` or the like, as it is."""
+    return bool(name) and not _REFUSED.search(name)
+
+
 class NamedNodes(Record):
     """Names in a repository, by kind: name to node.
 
