@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mercurial import error, namespaces
+from mercurial import error, namespaces, repoview
 from mercurial.i18n import _
-from mercurial.node import bin as bin_node
+from mercurial.node import bin as bin_node, hex as hex_node
 from mercurial.utils import stringutil
 
 from ..config import GitConfig, warn_once
@@ -135,13 +135,12 @@ def pinned(orig: Callable[[RepoT], set[int]], repo: RepoT) -> set[int]:
     """
     revs = orig(repo)
     if is_of_hggit(repo.ui) and repo.names.get(REMOTES) is not None:
-        rev_of = repo.unfiltered().changelog.index.get_rev
+        node = repo.unfiltered().changelog.node
         fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
-        nodes = {
-            it.node for name in fetched.remotes() for it in fetched.refs(name).values()
-        }
-        found = (rev_of(bin_node(it)) for it in nodes if it)
-        revs.update(rev for rev in found if rev is not None)
+        named = set().union(*(fetched.lines(it).nodes() for it in fetched.remotes()))
+        # no others can be hidden
+        hideable = repoview.hideablerevs(repo.unfiltered())
+        revs.update(it for it in hideable if hex_node(node(it)) in named)
     return revs
 
 
