@@ -16,6 +16,7 @@ import importlib
 import itertools
 import os
 import sys
+import threading
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,8 @@ _FOR_SERVERS = "mercurial.wireprotoserver"
 #: As ``mercurial.hgweb`` calls them: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
 _HGWEB_MOD = "mercurial.hgweb:hgweb_mod"
 _HGWEBDIR_MOD = "mercurial.hgweb:hgwebdir_mod"
+
+_load_one = threading.Lock()
 
 _Wraps = dict[str, tuple[tuple[str, ...], ...]]
 
@@ -304,10 +307,9 @@ def _add_both(tables: Any) -> None:
 
 def _requests_are_awaited(_hgweb_mod: Any) -> None:
     # not by the first request: several threads answer requests
-    from .loading import load, load_everything
-
-    load(localrepo, wireprotoserver)
-    load_everything()
+    loading = _loading()
+    loading.load(localrepo, wireprotoserver)
+    loading.load_everything()
 
 
 def _add_bundle_parts(_exchange: Any) -> None:
@@ -477,6 +479,18 @@ def _step(container: Any, step: str) -> Any:
     return found[key.rstrip("]").encode()] if bracket else found
 
 
+def _loading() -> Any:
+    """Return ``loading``, whole even if several threads are the first to ask.
+
+    The lock is released at once: ``loading.one_at_a_time`` may be held by one of them.
+    """
+    with _load_one:
+        from . import loading
+
+        loading.load  # noqa: B018
+    return loading
+
+
 def _replacement(by: str) -> Callable[..., Any]:
     """Return a function that calls ``by``, imported at the first call."""
     module_name, _colon, name = by.partition(":")
@@ -484,11 +498,10 @@ def _replacement(by: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if not found:
-            from .loading import load, one_at_a_time
-
-            with one_at_a_time:
+            loading = _loading()
+            with loading.one_at_a_time:
                 module = importlib.import_module(f"{__package__}.{module_name}")
-                load(module)
+                loading.load(module)
             found.append(getattr(module, name))
         return found[0](*args, **kwargs)
 

@@ -28,7 +28,7 @@ factory.repository(ui, path).changelog.rev(node)
 ui.setconfig(b"extensions", b"amalgam", b"")
 ui.setconfig(b"experimental", b"mmapindexthreshold", b"0")
 extensions.loadall(ui)
-start, found = threading.Barrier(8), []
+start, found = threading.Barrier(8, timeout=60), []
 
 def ask():
     repo = factory.repository(ui.copy(), path)
@@ -72,7 +72,7 @@ repo = factory.repository(ui, path)
 list(repo.revs(b"heads(all())")), shown(repo, b"{node}")
 ui.setconfig(b"extensions", b"amalgam", b"")
 extensions.loadall(ui)
-start, found = threading.Barrier(8), []
+start, found = threading.Barrier(8, timeout=60), []
 
 def ask(number):
     repo = factory.repository(ui.copy(), path)
