@@ -11,7 +11,7 @@ import dataclasses
 import sys
 import time
 
-from repositories import branches, shapes
+from repositories import branches, monorepo, shapes
 from repositories.histories import History
 from repositories.profile import Profile
 from repositories.realistic import Realistic
@@ -30,6 +30,7 @@ PROFILES: dict[str, type[Profile]] = {
     "names": shapes.Names,
     "names-and-heads": shapes.NamesAndHeads,
     "large-files": shapes.LargeFiles,
+    "monorepo": monorepo.Monorepo,
 }
 
 

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ SIZES = {
     "names": ["--changesets=100", "--names=300"],
     "names-and-heads": ["--changesets=100", "--names=300"],
     "large-files": ["--changesets=8", "--megabytes=1"],
+    "monorepo": ["--changesets=400", "--files=600", "--directories=50", "--topics=6"],
 }
 # The same with each Mercurial and Python. Whoever changes a generator changes these.
 TIPS = {
@@ -45,6 +47,7 @@ TIPS = {
     "names": "efec1c7ea4a4f5875c0d66445f4c7c4caba6065e",
     "names-and-heads": "b6cdebd402cee26ce546174541f4b19eb3a572b0",
     "large-files": "08abf93fedd9da4ddbb9a4b7914475bcbf203a66",
+    "monorepo": "c8b824cae0c9186a9c1a5255ceb4664d7ec5e2bc",
 }
 
 
@@ -298,3 +301,22 @@ def test_project_change_log_grows(project: Path) -> None:
     sizes = [len(hg(project, "cat", "-r", r, "ChangeLog")) for r in ("0", "300", "@")]
     assert sizes == sorted(set(sizes))
     assert sizes[0] == 0
+
+
+def test_a_monorepo_has_much_of_everything(tmp_path: Path) -> None:
+    repository = generate(tmp_path / "monorepo", "monorepo")
+    assert len(log(repository, "merge()", "{rev}\n")) > 20
+    assert len(log(repository, "merge() and file('**')", "{rev}\n")) > 5
+    assert any(log(repository, "all()", "{file_copies}\n"))
+    assert len(log(repository, "branch(r're:v')", "{rev}\n")) > 10
+    assert log(repository, "sort(all(), date)", "{rev} ") != log(
+        repository, "all()", "{rev} "
+    )
+    files = log(repository, "tip", "{files('set:**') % '{path}\n'}")
+    directories = Counter(name.rpartition("/")[0] for name in files)
+    assert len(directories) > 40
+    sizes = log(repository, "tip", "{files('set:**') % '{size}\n'}")
+    assert max(map(int, sizes)) > 100 * min(map(int, sizes)) > 50_000
+    edits = log(repository, "all()", "{files % '{file}\n'}")
+    hot = Counter(name.rpartition("/")[0] for name in edits)
+    assert hot.most_common(1)[0][1] > len(edits) / 8

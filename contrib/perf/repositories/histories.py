@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from .stores import Store
 
-_METADATA_MARK = b"\1\n"
-_pack_hunk = struct.Struct(">lll").pack
+METADATA_MARK = b"\1\n"
+pack_hunk = struct.Struct(">lll").pack
 
 
 class FileRevision(NamedTuple):
@@ -123,7 +123,8 @@ class History:
         manifest, manifest_rev = self._add_manifest(parent, other, lines)
         branch = header.branch or parent.branch
         touched.sort()
-        text = self._changeset_text(manifest_rev, header, branch, touched)
+        manifest_node = self.store.manifest.node(manifest_rev)
+        text = changeset_text(manifest_node, header, branch, touched)
         other_rev = other.rev if other else NULL_REV
         rev = self.store.changelog.add(text, parent.rev, other_rev, link_rev, None)
         return Changeset(rev, manifest_rev, manifest, files, branch, tuple(touched))
@@ -200,10 +201,10 @@ class History:
             # Mercurial leaves the first parent null: look at the metadata instead
             p1, p2 = NULL_REV, p1
             node = self.store.filelog(source).node(parent.files[source].rev)
-            metadata = b"copy: %s\ncopyrev: %s\n" % (source, node.hex().encode())
+            metadata = copy_metadata(source, node)
         raw = content
-        if metadata or content.startswith(_METADATA_MARK):
-            raw = _METADATA_MARK + metadata + _METADATA_MARK + content
+        if metadata or content.startswith(METADATA_MARK):
+            raw = METADATA_MARK + metadata + METADATA_MARK + content
         delta = None
         if p1 != NULL_REV and before and p1 == before.rev:
             delta = mdiff.textdiff(before.raw, raw)
@@ -220,18 +221,24 @@ class History:
         text, delta = edit(parent.manifest, lines)
         return text, self.store.manifest.add(text, p1, p2, len(self), delta)
 
-    def _changeset_text(
-        self, manifest_rev: int, header: Header, branch: bytes, touched: list[bytes]
-    ) -> bytes:
-        extra = dict(header.extra)
-        if branch != b"default":
-            extra[b"branch"] = branch
-        date = b"%d %d" % (header.time, header.utc_offset)
-        if extra:
-            date = b"%s %s" % (date, changelog.encodeextra(extra))
-        node_hex = self.store.manifest.node(manifest_rev).hex().encode()
-        head = [node_hex, header.user, date, *touched]
-        return b"%s\n\n%s" % (b"\n".join(head), header.description)
+
+def changeset_text(
+    manifest: bytes, header: Header, branch: bytes, touched: list[bytes]
+) -> bytes:
+    """The text of a changeset, given the node of its manifest."""
+    extra = dict(header.extra)
+    if branch != b"default":
+        extra[b"branch"] = branch
+    date = b"%d %d" % (header.time, header.utc_offset)
+    if extra:
+        date = b"%s %s" % (date, changelog.encodeextra(extra))
+    head = [manifest.hex().encode(), header.user, date, *touched]
+    return b"%s\n\n%s" % (b"\n".join(head), header.description)
+
+
+def copy_metadata(source: bytes, node: bytes) -> bytes:
+    """What a file revision says of the one that it was copied from."""
+    return b"copy: %s\ncopyrev: %s\n" % (source, node.hex().encode())
 
 
 def format_line(name: bytes, node: bytes, flag: bytes) -> bytes:
@@ -239,7 +246,7 @@ def format_line(name: bytes, node: bytes, flag: bytes) -> bytes:
     return b"%s\0%s%s\n" % (name, node.hex().encode(), flag)
 
 
-def find_line(text: bytes, name: bytes) -> tuple[int, int]:
+def find_line(text: bytes | bytearray, name: bytes) -> tuple[int, int]:
     """Where the line of ``name`` starts and ends, or twice where it would start."""
     low, high = 0, len(text)
     while low < high:
@@ -267,7 +274,7 @@ def edit(text: bytes, lines: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
         start, end = find_line(text, name)
         assert line or start < end, f"no file {name!r} to remove from the manifest"
         kept += [text[done:start], line]
-        hunks += [_pack_hunk(start, end, len(line)), line]
+        hunks += [pack_hunk(start, end, len(line)), line]
         done = end
     kept.append(text[done:])
     return b"".join(kept), b"".join(hunks)

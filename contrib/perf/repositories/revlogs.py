@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,21 @@ class Revlog:
         rev = len(self)
         if self._known is not None and self._known.setdefault(node, rev) != rev:
             return self._known[node]
+        return self._append(node, text, p1, p2, link_rev, delta)
+
+    def _append(
+        self,
+        node: bytes,
+        text: bytes | bytearray,
+        p1: int,
+        p2: int,
+        link_rev: int,
+        delta: bytes | None,
+    ) -> int:
+        """Append a revision whose node is known, or is set later."""
+        if self._end > _MAX_INLINE_BYTES and self._pending_bytes > _SPILL_BYTES:
+            self._spill()
+        rev = len(self)
         base, chain_revs, chain_bytes, chunk = rev, 0, 0, b""
         if delta is not None and self._deltas and p1 >= 0:
             chain_revs = self._chain_revs[p1] + 1
@@ -119,7 +135,7 @@ class Revlog:
             ):
                 base = p1
         if base == rev:
-            chunk = self._chunk(text)
+            chunk = self._chunk(bytes(text))
             chain_revs, chain_bytes = 0, len(chunk)
         entry = _pack_entry(
             self._end << 16, len(chunk), len(text), base, link_rev, p1, p2, node
@@ -132,8 +148,6 @@ class Revlog:
         self._chain_bytes.append(chain_bytes)
         self._end += len(chunk)
         self._pending_bytes += len(chunk) + len(entry)
-        if self._end > _MAX_INLINE_BYTES and self._pending_bytes > _SPILL_BYTES:
-            self._spill()
         return rev
 
     def is_ancestor(self, rev: int, other: int) -> bool:
@@ -191,3 +205,51 @@ class Revlog:
         self._pending_bytes = 0
         self._entries.clear()
         self._chunks.clear()
+
+
+class LateRevlog(Revlog):
+    """A revlog of large texts, which a thread hashes while the next ones are made."""
+
+    __slots__ = ("_last", "_worker")
+
+    def __init__(
+        self, path: Callable[[bytes], bytes], compress: Callable[[bytes], bytes | None]
+    ) -> None:
+        super().__init__(path, compress)
+        self._worker = ThreadPoolExecutor(1)
+        self._last: Future[None] | None = None
+
+    def add_late(
+        self, text: bytearray, p1: int, p2: int, link_rev: int, delta: bytes | None
+    ) -> tuple[int, Future[None]]:
+        """Like ``add``. Before the result is there, ``text`` may not change, and the
+        revision has no node.
+        """
+        rev = self._append(NULL_NODE, text, p1, p2, link_rev, delta)
+        self._last = self._worker.submit(self._hash, rev, text)
+        return rev, self._last
+
+    def close(self) -> list[bytes]:
+        """Write what is left, with the last nodes."""
+        self._set_nodes()
+        self._worker.shutdown()
+        return super().close()
+
+    def _hash(self, rev: int, text: bytearray) -> None:
+        # in order, so the parents have their nodes
+        p1, p2 = self.parents(rev)
+        hashed = sha1(b"".join(sorted((self.node(p1), self.node(p2)))))
+        hashed.update(text)
+        self._nodes[20 * rev : 20 * rev + 20] = hashed.digest()
+
+    def _spill(self) -> None:
+        self._set_nodes()
+        super()._spill()
+
+    def _set_nodes(self) -> None:
+        """Wait for all nodes, and put them into the entries that are not written."""
+        if self._last:
+            self._last.result()
+        first = len(self) - len(self._entries)
+        for place, entry in enumerate(self._entries):
+            self._entries[place] = entry[:32] + self.node(first + place) + entry[52:]

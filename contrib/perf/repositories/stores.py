@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from mercurial import error, hg, store as storemod, ui as uimod, util
 
-from .revlogs import Revlog
+from .revlogs import LateRevlog, Revlog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 COMPRESSIONS = ("zstd", "zlib")
 
@@ -45,7 +45,7 @@ class Store:
         self._encode = repo.store.encode
         self._filelogs: dict[bytes, Revlog] = {}
         self.changelog = self._revlog(b"00changelog", deltas=False)
-        self.manifest = self._revlog(b"00manifest", repeats=repeats)
+        self.manifest: Revlog = self._revlog(b"00manifest", repeats=repeats)
 
     def filelog(self, name: bytes) -> Revlog:
         """The revlog of the file ``name``, empty when asked for the first time."""
@@ -54,6 +54,11 @@ class Store:
             filelog = self._revlog(b"data/" + name, repeats=self._repeats)
             self._filelogs[name] = filelog
         return filelog
+
+    def late_manifest(self) -> LateRevlog:
+        """Let the manifest, which is empty yet, be one whose nodes come later."""
+        self.manifest = LateRevlog(self._path(b"00manifest"), self._compress)
+        return self.manifest
 
     def write_bookmarks(self, bookmarks: Iterable[tuple[bytes, int]]) -> None:
         """Set all bookmarks: names with changelog revisions."""
@@ -87,9 +92,13 @@ class Store:
     def _revlog(
         self, name: bytes, *, deltas: bool = True, repeats: bool = False
     ) -> Revlog:
+        path = self._path(name)
+        return Revlog(path, self._compress, deltas=deltas, repeats=repeats)
+
+    def _path(self, name: bytes) -> Callable[[bytes], bytes]:
         def path(suffix: bytes) -> bytes:
             full = os.path.join(self._store_dir, self._encode(name + suffix))
             os.makedirs(os.path.dirname(full), exist_ok=True)
             return full
 
-        return Revlog(path, self._compress, deltas=deltas, repeats=repeats)
+        return path
