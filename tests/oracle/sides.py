@@ -127,8 +127,14 @@ class Ours:
         """Ids of all changesets that have one, hidden and secret ones included."""
         template = "{node} {gitnode}\n"
         log = self._hg("log", "--hidden", "-r", "all()", "-T", template).decode()
-        pairs = (line.split(" ") for line in log.splitlines())
-        return {node: oid for node, oid in pairs if oid}
+        ids = {}
+        for line in log.splitlines():
+            node, gap, oid = line.partition(" ")
+            if not gap or not re.fullmatch("[0-9a-f]{40}", node) or " " in oid:
+                raise SideError(f"hg log shows {line!r} in {self._repository}")
+            if oid:
+                ids[node] = oid
+        return ids
 
     def _hg(self, *arguments: str) -> bytes:
         try:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,7 +53,7 @@ def seal() -> None:
 def hg(cwd: Path, *args: str) -> bytes:
     """Run hg with amalgam enabled in ``cwd`` and return its stdout.
 
-    Common commands run in one command server, others in a process of their own.
+    Common commands run in a command server, others in a process of their own.
     """
     if is_common(cwd, args):
         return server().hg(None, "--cwd", str(cwd), *args)
@@ -90,7 +91,7 @@ def is_common(cwd: Path, args: tuple[str, ...]) -> bool:
 
 
 @functools.cache
-def _server_of(_process: int) -> HgServer:
+def _server_of(_process: int, _thread: int) -> HgServer:
     from .hgserver import HgServer
 
     made = HgServer()
@@ -99,8 +100,8 @@ def _server_of(_process: int) -> HgServer:
 
 
 def server() -> HgServer:
-    """Return the command server of this process; a fork has one of its own."""
-    return _server_of(os.getpid())
+    """Return the command server of this thread; a fork has one of its own."""
+    return _server_of(os.getpid(), threading.get_ident())
 
 
 def executable(path: Path, text: str) -> Path:
