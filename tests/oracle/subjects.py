@@ -33,6 +33,7 @@ _PROFILES = (
     "deep-directories --changesets=60 --files=200 --depth=20 --seed=2",
     "many-heads --changesets=400 --heads=300 --seed=1",
     "large-files --changesets=8 --megabytes=1 --seed=1",
+    "monorepo --changesets=800 --files=900 --directories=120 --topics=12 --seed=1",
 )
 
 
