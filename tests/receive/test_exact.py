@@ -9,7 +9,13 @@ import pytest
 from testlib.environment import HG, captured, git, hg, publish_commits
 from testlib.mirrors import ids
 from testlib.pushing import ON, Clone, PushServer, pushable
-from testlib.randomcommits import EMPTY_TREE, GitObjects, write_object
+from testlib.randomcommits import (
+    EMPTY_TREE,
+    GITLINK,
+    GitObjects,
+    write_object,
+    write_tree,
+)
 from testlib.webserver import serving
 
 from .test_refusals import COMMITS, TREES
@@ -258,6 +264,41 @@ def test_trees_come_back_and_mercurial_users_keep_submodules(
     publish_commits(other_root)
     hg(other_root, "git::export")
     assert ids(other_root) == ids(server.root)
+
+
+def test_trees_with_submodules_are_deltas_of_those_before(
+    server: PushServer, clone: Clone, objects: GitObjects, tmp_path: Path
+) -> None:
+    turns = 70  # more than the links of a chain
+    names = [b"f%02d" % number for number in range(turns)]
+    below = [b"d/" + name for name in names]
+    files = dict.fromkeys([*names, *below], (b"100644", b"0\n"))
+    files[b"sub"] = GITLINK, b"1" * 40
+    tip, trees = clone.head(), []
+    for turn, (name, inner) in enumerate(zip(names, below, strict=True)):
+        # in the root, below it, and in both
+        for changed in [[name], [inner], [name, inner]][turn % 3]:
+            files[changed] = b"100644", b"%d\n" % turn
+        trees.append(write_tree(objects, files))
+        tip = objects.commit(tip, tree=trees[-1])
+    clone.pushed(f"{tip}:refs/heads/long")
+
+    root = tmp_path / "other"
+    hg(tmp_path, "--config=extensions.amalgam=!", "clone", "-qU", "server", "other")
+    publish_commits(root)
+    hg(root, "git::export")
+    assert ids(root) == ids(server.root)
+    packs = (root / ".hg").rglob("objects/pack/*.idx")
+    listed = [git(root, "verify-pack", "-v", str(pack)) for pack in packs]
+    entries = [line.split() for line in b"".join(listed).splitlines()]
+    depths = {
+        oid.decode(): int(rest[3]) if rest[3:] else 0
+        for oid, kind, *rest in entries
+        if kind == b"tree"
+    }
+    found = [depths[tree] for tree in trees]
+    assert found.count(0) == 2
+    assert max(found) == 50
 
 
 def test_the_last_submodule_needs_the_option(

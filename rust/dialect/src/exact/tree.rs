@@ -4,6 +4,7 @@
 //! manifest to the other. So submodules and odd modes stay until something changes them. The extra
 //! has edits of directories, for the rest.
 
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,54 +87,55 @@ pub type Hides = fn(&[u8]) -> bool;
 pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
 
 /// Mode and id of an entry.
-pub type TreeItem = (Box<[u8]>, Oid);
+pub type TreeItem<'c> = (Cow<'c, [u8]>, Oid);
 
 /// Entries of a directory, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entries(TreeEntries);
+struct Entries<'c>(TreeEntries<'c>);
 
 /// Entries of a tree, by name: mode and id.
-pub type TreeEntries = BTreeMap<Box<[u8]>, TreeItem>;
+pub type TreeEntries<'c> = BTreeMap<Cow<'c, [u8]>, TreeItem<'c>>;
 
 /// Entries of a tree's content; `None` if it is malformed.
 #[must_use]
-pub fn tree_entries(content: &[u8]) -> Option<TreeEntries> {
+pub fn tree_entries(content: &[u8]) -> Option<TreeEntries<'_>> {
     Entries::parse(content).map(|entries| entries.0)
 }
 
 /// The file that an entry is, if it is one.
 #[must_use]
-pub fn file_of((mode, oid): &TreeItem) -> Option<TrackedFile> {
+pub fn file_of((mode, oid): &TreeItem<'_>) -> Option<TrackedFile> {
     match kind_of(mode, oid)? {
         TreeEntryKind::File(flag) => Some((flag, *oid)),
         TreeEntryKind::Directory | TreeEntryKind::Other => None,
     }
 }
 
-impl Entries {
+impl<'c> Entries<'c> {
     /// Entries of a tree's content; `None` if it is malformed.
-    fn parse(content: &[u8]) -> Option<Self> {
-        let mut entries = BTreeMap::new();
+    fn parse(content: &'c [u8]) -> Option<Self> {
+        let mut entries = Vec::new();
         let mut rest = content;
         while !rest.is_empty() {
             let (mode, name, oid, after) = first_entry(rest)?;
             kind_of(mode, &oid)?;
-            if entries.insert(name.into(), (mode.into(), oid)).is_some() {
-                return None;
-            }
+            entries.push((name.into(), (mode.into(), oid)));
             rest = after;
         }
-        Some(Self(entries))
+        // mostly they are in order, which makes this faster than insertions
+        let (count, entries) = (entries.len(), TreeEntries::from_iter(entries));
+        (entries.len() == count).then_some(Self(entries))
     }
 
     /// Content of the tree.
     fn content(&self) -> Vec<u8> {
-        let mut sorted: Vec<_> = self.0.iter().collect();
-        sorted.sort_by(|(one, (one_mode, _)), (two, (two_mode, _))| {
-            entry_order(one, is_directory(one_mode), two, is_directory(two_mode))
-        });
+        let entries = self.0.iter();
+        let mut sorted: Vec<_> = entries
+            .map(|(name, (mode, oid))| (&**name, is_directory(mode), &**mode, oid))
+            .collect();
+        sorted.sort_by(|one, two| entry_order(one.0, one.1, two.0, two.1));
         let mut content = Vec::new();
-        for (name, (mode, oid)) in sorted {
+        for (name, _, mode, oid) in sorted {
             push_entry(&mut content, mode, name, oid);
         }
         content
@@ -159,7 +161,7 @@ impl Entries {
                 }
             }
             (Some(oid), None) => {
-                self.0.insert(name.into(), (DIRECTORY.into(), oid));
+                self.0.insert(name.to_vec().into(), (DIRECTORY.into(), oid));
             }
             (None, Some(_)) => {
                 self.0.remove(name);
@@ -176,7 +178,7 @@ impl Entries {
         };
         match file {
             Some((flag, oid)) if before != file => {
-                self.0.insert(name.into(), (mode_of(flag).into(), oid));
+                self.0.insert(name.to_vec().into(), (mode_of(flag).into(), oid));
             }
             None if before.is_some() => {
                 self.0.remove(name);
@@ -194,7 +196,7 @@ impl Entries {
         if &**mode == REMOVAL {
             return self
                 .0
-                .remove(name)
+                .remove(&**name)
                 .filter(|_| before == Some(TreeEntryKind::Other) || is_hidden)
                 .map(|_| ());
         }
@@ -206,13 +208,13 @@ impl Entries {
                 true
             }
             (None | Some(TreeEntryKind::Other), TreeEntryKind::Other) => *oid.as_bytes() != [0; 20],
-            (Some(before), kind) => before == kind && self.0.get(name)?.1 == *oid,
+            (Some(before), kind) => before == kind && self.0.get(&**name)?.1 == *oid,
             (None, _) => false,
         };
         if !fits || is_no_component(name) {
             return None;
         }
-        self.0.insert(name.clone(), (mode.clone(), *oid));
+        self.0.insert(name.to_vec().into(), (mode.to_vec().into(), *oid));
         Some(())
     }
 }
@@ -425,8 +427,14 @@ pub trait TreeStore {
     /// That it cannot be read.
     fn read(&mut self, path: &[u8], oid: Oid) -> Result<Vec<u8>, Self::Error>;
 
-    /// Keeps a tree, and returns its id.
-    fn write(&mut self, content: Vec<u8>) -> Oid;
+    /// Keeps a tree, and returns its id. `base` is the directory in the first parent.
+    fn write(&mut self, base: Option<Oid>, content: Vec<u8>) -> Oid;
+
+    /// The tree of a directory, or `None` for no entries, if the caller knows it: the directory has
+    /// no edits, and `base` is it in the first parent. By default, nothing is known.
+    fn known(&mut self, _path: &[u8], _base: Option<Oid>) -> Option<Option<Oid>> {
+        None
+    }
 
     /// The file of the manifest at a path that trees do not have from manifests; `None` for others.
     ///
@@ -487,13 +495,17 @@ fn directory<S: TreeStore>(
     changes: &[FileEdit<'_>],
     edits: Option<&DirectoryEdits>,
 ) -> Result<Option<Oid>, TreeProblem<S::Error>> {
-    let mut entries = match base {
-        Some(oid) if oid != Oid::EMPTY_TREE => {
-            let content = store.read(path, oid).map_err(TreeProblem::Unreadable)?;
-            Entries::parse(&content).ok_or(TreeProblem::Unfit)?
-        }
-        _ => Entries::default(),
+    let base = base.filter(|oid| *oid != Oid::EMPTY_TREE);
+    if edits.is_none_or(DirectoryEdits::is_empty)
+        && let Some(tree) = store.known(path, base)
+    {
+        return Ok(tree);
+    }
+    let content = match base {
+        Some(oid) => store.read(path, oid).map_err(TreeProblem::Unreadable)?,
+        None => Vec::new(),
     };
+    let mut entries = Entries::parse(&content).ok_or(TreeProblem::Unfit)?;
     let start = if path.is_empty() { 0 } else { path.len() + 1 };
     let mut below: BTreeMap<&[u8], (usize, usize)> = BTreeMap::new();
     let mut removed: BTreeSet<&[u8]> = BTreeSet::new();
@@ -545,7 +557,7 @@ fn directory<S: TreeStore>(
     if entries.0.is_empty() {
         return Ok(None);
     }
-    Ok(Some(store.write(entries.content())))
+    Ok(Some(store.write(base, entries.content())))
 }
 
 /// Edits that the tree `new` needs beside the changes of files from `old`, the tree of the first
@@ -576,11 +588,12 @@ fn differences<E>(
     if old == new {
         return Ok(found);
     }
-    let mut entries = |oid: Option<Oid>| match oid {
-        Some(oid) if oid != Oid::EMPTY_TREE => Ok(Entries::parse(&read(oid)?).unwrap_or_default()),
-        _ => Ok(Entries::default()),
+    let mut content = |oid: Option<Oid>| match oid {
+        Some(oid) if oid != Oid::EMPTY_TREE => read(oid),
+        _ => Ok(Vec::new()),
     };
-    let (one, two) = (entries(old)?, entries(new)?);
+    let (one, two) = (content(old)?, content(new)?);
+    let [one, two] = [&one, &two].map(|content| Entries::parse(content).unwrap_or_default());
     let mut names: Vec<_> = one.0.keys().chain(two.0.keys()).collect();
     names.sort_unstable();
     names.dedup();
@@ -605,7 +618,7 @@ fn differences<E>(
         if !(file.is_some() && is_followed) && (both.0.is_some() || both.1.is_some()) {
             let below = differences(path, both, follows, read)?;
             if !below.is_empty() {
-                found.below.insert(name.clone(), below);
+                found.below.insert((**name).into(), below);
             }
             computed.set_directory(name, both.1);
         }
@@ -615,7 +628,7 @@ fn differences<E>(
         }
         if computed.0.get(name) != after {
             let (mode, oid) = after.cloned().unwrap_or((REMOVAL.into(), Oid::from_bytes([0; 20])));
-            found.edits.push(ExtraEdit { mode, name: name.clone(), oid });
+            found.edits.push(ExtraEdit { mode: (*mode).into(), name: (**name).into(), oid });
         }
     }
     Ok(found)
@@ -645,7 +658,7 @@ mod tests {
             Ok(self.0[&oid].clone())
         }
 
-        fn write(&mut self, content: Vec<u8>) -> Oid {
+        fn write(&mut self, _base: Option<Oid>, content: Vec<u8>) -> Oid {
             let head = format!("tree {}\0", content.len());
             let oid =
                 Oid::from_bytes(digest_one(Message { head: head.as_bytes(), body: &content }));
@@ -684,7 +697,7 @@ mod tests {
             };
             entries.0.insert(name.as_bytes().into(), entry);
         }
-        store.write(entries.content())
+        store.write(None, entries.content())
     }
 
     /// Files below a tree, as a manifest has them.
@@ -727,7 +740,7 @@ mod tests {
         #[test]
         fn any_tree_comes_back(old in items(), new in items()) {
             let mut store = Memory::default();
-            store.write(Vec::new());
+            store.write(None, Vec::new());
             let (old, new) = (written(&mut store, &old), written(&mut store, &new));
             // trees have hidden files as the manifest has them once an edit has shown them
             let mut of_manifest = BTreeMap::new();
@@ -759,7 +772,7 @@ mod tests {
         ) {
             let modes = ["0", "100644", "100755", "40000", "160000"];
             let mut store = Memory::default();
-            store.write(Vec::new());
+            store.write(None, Vec::new());
             let old = written(&mut store, &old);
             let mut edits = DirectoryEdits::default();
             for (path, name, mode, id) in forged {

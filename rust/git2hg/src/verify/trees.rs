@@ -355,7 +355,7 @@ impl<W: Write, R: Read> TreeStore for PushedTrees<'_, '_, W, R> {
         Ok(Some(HiddenFile(self.roots.file(self.manifest, path)?)))
     }
 
-    fn write(&mut self, content: Vec<u8>) -> Oid {
+    fn write(&mut self, _base: Option<Oid>, content: Vec<u8>) -> Oid {
         let head = object_header(ObjectKind::Tree, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
         self.git.add(oid, content);

@@ -5,17 +5,18 @@
 //! run without such trees keeps nothing.
 
 use std::cell::OnceCell;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::exact::tree::{
-    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeItem,
-    TreeProblem, TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory,
-    kind_of, tree_entries,
+    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntryKind, TreeItem, TreeProblem,
+    TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory, kind_of,
+    tree_entries,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
-use gitpack::{ObjectKind, Oid, object_header};
+use gitpack::{Differ, ObjectKind, Oid, object_header};
 use parallel::{Budget, Buffer};
 use revlog::manifest::Flag;
 use revlog::{Changeset, Node, Parents, Rev, Scratch, Texts};
@@ -23,13 +24,15 @@ use sha1lanes::{Message, digest_one};
 
 use crate::error::{Error, Result};
 use crate::map::segment::Table;
-use crate::objects::directory::{EntryTarget, TrackedDirectory};
+use crate::objects::directory::{
+    DirectoryEntries, DirectoryEntry, EntryTarget, TrackedDirectory, Walk,
+};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::tree_of;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
-use crate::objects::trees::Purpose;
+use crate::objects::trees::{MAX_DEPTH, Purpose, TreeForm};
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
 use crate::read::manifests::{Base, ChangesetTree};
@@ -87,6 +90,24 @@ struct Changes {
     links: Vec<(Vec<u8>, Option<Oid>)>,
 }
 
+impl Changes {
+    /// Adds the change of an entry that is no directory: its modes and ids, `None` without it.
+    fn add(&mut self, path: &[u8], was: Option<(Mode, Oid)>, is: Option<(Mode, Oid)>) {
+        if was == is {
+            return;
+        }
+        let is_link = |(mode, _): &(Mode, Oid)| *mode == Mode::GITLINK;
+        let [old, new] = [was, is].map(|item| item.filter(|item| !is_link(item)));
+        if old.is_some() || new.is_some() {
+            self.files.push((path.into(), new.map(|(mode, oid)| (flag_of(mode), oid))));
+        }
+        let [old, new] = [was, is].map(|item| item.filter(is_link));
+        if old.is_some() || new.is_some() {
+            self.links.push((path.into(), new.map(|(_, oid)| oid)));
+        }
+    }
+}
+
 /// Hidden files of a manifest, by their paths. Most manifests share one.
 type HiddenFiles = Arc<BTreeMap<Box<[u8]>, TrackedFile>>;
 
@@ -120,6 +141,7 @@ pub(super) struct ExactTrees<'a> {
     /// First parents of earlier runs.
     earlier: HashMap<Rev, Before>,
     written: WrittenTrees,
+    differ: Differ,
     /// Imported trees whose objects were added.
     copied: HashSet<Oid>,
     hidden: Option<HiddenPaths>,
@@ -165,6 +187,7 @@ impl<'a> ExactTrees<'a> {
             shown: HashMap::new(),
             earlier: HashMap::new(),
             written: WrittenTrees::default(),
+            differ: Differ::default(),
             copied: HashSet::new(),
             hidden,
         })
@@ -271,7 +294,8 @@ impl<'a> ExactTrees<'a> {
             return Ok(());
         }
         let content = imported.read(ObjectKind::Tree, tree)?;
-        let known = fitting(self.entries(rev, plain))?.unwrap_or_default();
+        let of_manifest = self.content(rev, plain)?;
+        let known = tree_entries(&of_manifest).unwrap_or_default();
         let mut rest = &*content;
         while let Some((mode, name, oid, after)) = first_entry(rest) {
             rest = after;
@@ -294,7 +318,7 @@ impl<'a> ExactTrees<'a> {
                 Some(TreeEntryKind::Other) | None => {}
             }
         }
-        self.keep_tree(tree, &content)?;
+        self.keep_tree(tree, &content, 0)?;
         objects.push(Object::whole(ObjectKind::Tree, tree, content));
         Ok(())
     }
@@ -389,7 +413,7 @@ impl<'a> ExactTrees<'a> {
         if Arc::ptr_eq(&before.hidden, now) {
             return Ok(found);
         }
-        let mut trees = RunTrees { trees: self, rev, before, now, made: Vec::new() };
+        let mut trees = RunTrees { trees: self, rev, before, plain: None, now, made: Vec::new() };
         // a file that the first parent's manifest does not have is not shown
         for (path, file) in before.hidden.iter() {
             let new = now.get(path).copied();
@@ -477,29 +501,23 @@ impl<'a> ExactTrees<'a> {
         };
         let mut content = Vec::new();
         for entry in directory.entries.iter() {
-            let (mode, oid) = match &entry.target {
-                EntryTarget::File(file, mode) => (*mode, self.files.oid(*file)),
-                EntryTarget::TrackedDirectory(below) => {
-                    (Mode::DIRECTORY, Some(below.tree(Purpose::Git).oid))
-                }
-                EntryTarget::Object(id) => (id.1, Some(id.0)),
-            };
-            let unconverted = || self.sources.changelog.corrupt(rev, "a file is not converted");
-            let oid = oid.ok_or_else(unconverted)?;
+            let (mode, oid) = self.item(rev, &entry.target)?;
             push_entry(&mut content, mode, self.names.get(entry.name), &oid);
         }
         Ok(content)
     }
 
-    /// Entries of a tree without extras.
-    ///
-    /// # Errors
-    ///
-    /// [`TreeProblem::Unfit`] if it has a file and a directory of one name, as the manifests of
-    /// changesets between the parents of a commit may have.
-    fn entries(&self, rev: Rev, plain: &Plain) -> Result<TreeEntries, TreeProblem<Error>> {
-        let content = self.content(rev, plain).map_err(TreeProblem::Unreadable)?;
-        tree_entries(&content).ok_or(TreeProblem::Unfit)
+    /// Mode and id of an entry without extras.
+    fn item(&self, rev: Rev, target: &EntryTarget) -> Result<(Mode, Oid)> {
+        let (mode, oid) = match target {
+            EntryTarget::File(file, mode) => (*mode, self.files.oid(*file)),
+            EntryTarget::TrackedDirectory(below) => {
+                (Mode::DIRECTORY, Some(below.tree(Purpose::Git).oid))
+            }
+            EntryTarget::Object(id) => (id.1, Some(id.0)),
+        };
+        let unconverted = || self.sources.changelog.corrupt(rev, "a file is not converted");
+        Ok((mode, oid.ok_or_else(unconverted)?))
     }
 
     /// The directory in another one with this name and id.
@@ -513,6 +531,70 @@ impl<'a> ExactTrees<'a> {
         Plain::Stored(oid)
     }
 
+    /// The entries of a directory, if they can be compared in order: all of them are in its tree,
+    /// and no file has the name of a directory.
+    fn ordered<'p>(
+        &self,
+        plain: &'p Plain,
+        none: &'p DirectoryEntries,
+    ) -> Option<&'p DirectoryEntries> {
+        let directory = match plain {
+            Plain::Empty => return Some(none),
+            Plain::Tracked(directory) if directory.is_plain => directory,
+            Plain::Tracked(_) | Plain::Stored(_) => return None,
+        };
+        let mut below = directory.entries.iter().filter(|entry| entry.target.is_directory());
+        let has_file = |entry: &DirectoryEntry| {
+            let name = self.names.get(entry.name);
+            directory.entries.find(self.names, name, false).is_some()
+        };
+        (!below.any(has_file)).then_some(&directory.entries)
+    }
+
+    /// Adds the files that differ between two directories of manifests.
+    fn compare_ordered(
+        &self,
+        rev: Rev,
+        (one, two): (&DirectoryEntries, &DirectoryEntries),
+        path: &mut Vec<u8>,
+        changes: &mut Changes,
+    ) -> Result<(), TreeProblem<Error>> {
+        let (mut old, mut new) = (Walk::new(one), Walk::new(two));
+        loop {
+            old.skip_identical(&mut new, &TreeForm::GIT);
+            let (was, is) = match (old.peek(), new.peek()) {
+                (Some(was), Some(is)) => match was.order(self.names, is) {
+                    Ordering::Less => (Some(was), None),
+                    Ordering::Equal => (Some(was), Some(is)),
+                    Ordering::Greater => (None, Some(is)),
+                },
+                one => one,
+            };
+            let Some(entry) = was.or(is) else { return Ok(()) };
+            old.step(usize::from(was.is_some()));
+            new.step(usize::from(is.is_some()));
+            let len = path.len();
+            if len > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(self.names.get(entry.name));
+            if entry.target.is_directory() {
+                let of = |entry: Option<&DirectoryEntry>| match entry.map(|entry| &entry.target) {
+                    Some(EntryTarget::TrackedDirectory(below)) => Plain::of(below),
+                    _ => Plain::Empty,
+                };
+                self.compare(rev, (&of(was), &of(is)), path, changes)?;
+            } else {
+                let item = |entry: Option<&DirectoryEntry>| {
+                    let item = entry.map(|entry| self.item(rev, &entry.target)).transpose();
+                    item.map_err(TreeProblem::Unreadable)
+                };
+                changes.add(path, item(was)?, item(is)?);
+            }
+            path.truncate(len);
+        }
+    }
+
     /// Adds the files that differ between two directories.
     fn compare(
         &self,
@@ -524,7 +606,16 @@ impl<'a> ExactTrees<'a> {
         if one.oid() == two.oid() {
             return Ok(());
         }
-        let (before, after) = (self.entries(rev, one)?, self.entries(rev, two)?);
+        let none = DirectoryEntries::default();
+        if let (Some(one), Some(two)) = (self.ordered(one, &none), self.ordered(two, &none)) {
+            return self.compare_ordered(rev, (one, two), path, changes);
+        }
+        let of = |plain| self.content(rev, plain).map_err(TreeProblem::Unreadable);
+        let (before, after) = (of(one)?, of(two)?);
+        // a file and a directory may have one name, as in the manifests of changesets between the
+        // parents of a commit
+        let entries = |content| tree_entries(content).ok_or(TreeProblem::Unfit);
+        let (before, after) = (entries(&before)?, entries(&after)?);
         let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
         names.sort_unstable();
         names.dedup();
@@ -548,7 +639,7 @@ impl<'a> ExactTrees<'a> {
             }
             let [old, new] = entries.map(|entry| entry.filter(|(mode, _)| is_directory(mode)));
             if old.is_some() || new.is_some() {
-                let of = |plain, entry: Option<&(Box<[u8]>, Oid)>| {
+                let of = |plain, entry: Option<&TreeItem<'_>>| {
                     entry.map_or(Plain::Empty, |(_, oid)| self.below(plain, name, *oid))
                 };
                 self.compare(rev, (&of(one, old), &of(two, new)), path, changes)?;
@@ -586,8 +677,8 @@ impl<'a> ExactTrees<'a> {
             let file = match place.and_then(|place| inherited.file(place)) {
                 Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
                 None => {
-                    let entries = fitting(self.entries(rev, after))?;
-                    entries.and_then(|entries| file_of(entries.get(inherited.name)?))
+                    let content = self.content(rev, after)?;
+                    tree_entries(&content).and_then(|all| file_of(all.get(inherited.name)?))
                 }
             };
             if followed.iter().all(|(path, _)| **path != *inherited.name) {
@@ -603,7 +694,9 @@ impl<'a> ExactTrees<'a> {
                 return Ok(plain);
             }
             let is_of_extra = edits.is_some();
-            let mut run = RunTrees { trees: self, rev, before, now: hidden, made: Vec::new() };
+            let kept = (!follows && links.is_empty()).then_some(after);
+            let mut run =
+                RunTrees { trees: self, rev, before, plain: kept, now: hidden, made: Vec::new() };
             let edits = edits.or(edits_of_links.as_ref());
             let found = edited(&mut run, Some(before.tree), &changes, edits);
             let made = run.made;
@@ -616,21 +709,37 @@ impl<'a> ExactTrees<'a> {
             if is_of_extra && value.is_none_or(|value| value.root != root) {
                 continue;
             }
-            for (oid, payload) in made {
-                self.keep_tree(oid, &payload)?;
-                objects.push(Object::whole(ObjectKind::Tree, oid, payload));
+            for Made { oid, base, content } in made {
+                let delta = base.and_then(|base| self.delta(base, &content));
+                let depth = delta.as_ref().map_or(0, |(_, _, depth)| *depth);
+                self.keep_tree(oid, &content, depth)?;
+                let whole = Object::whole(ObjectKind::Tree, oid, content);
+                objects.push(match delta {
+                    Some((base, payload, _)) => Object { base: Some(base), payload, ..whole },
+                    None => whole,
+                });
             }
             return Ok(root);
         }
         Ok(plain)
     }
 
-    fn keep_tree(&mut self, oid: Oid, content: &[u8]) -> Result<()> {
+    /// The delta of a tree from `base`, if this run has written that, and the deltas that it takes to
+    /// read it.
+    fn delta(&mut self, base: Oid, content: &[u8]) -> Option<(Oid, Vec<u8>, u8)> {
+        let depth = self.written.depth(&base).filter(|depth| *depth < MAX_DEPTH)?;
+        let mut delta = Vec::new();
+        let before = self.written.get(&base)?;
+        let is_found = self.differ.diff(before, content, content.len() / 2, &mut delta);
+        is_found.then_some((base, delta, depth + 1))
+    }
+
+    fn keep_tree(&mut self, oid: Oid, content: &[u8], depth: u8) -> Result<()> {
         if self.written.contains(&oid) {
             return Ok(());
         }
         let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
-        self.written.insert(oid, content, budget)
+        self.written.insert(oid, content, depth, budget)
     }
 }
 
@@ -638,8 +747,16 @@ impl<'a> ExactTrees<'a> {
 #[derive(Default)]
 struct WrittenTrees {
     chunks: Vec<Buffer>,
-    /// Chunk, and place and length there.
-    places: HashMap<Oid, (usize, usize, usize)>,
+    places: HashMap<Oid, WrittenTree>,
+}
+
+/// Place of a tree.
+struct WrittenTree {
+    chunk: usize,
+    start: usize,
+    len: usize,
+    /// Number of deltas needed to read it from the pack.
+    depth: u8,
 }
 
 impl WrittenTrees {
@@ -648,11 +765,21 @@ impl WrittenTrees {
     }
 
     fn get(&self, oid: &Oid) -> Option<&[u8]> {
-        let &(chunk, at, len) = self.places.get(oid)?;
-        self.chunks.get(chunk)?.get(at..at + len)
+        let &WrittenTree { chunk, start, len, .. } = self.places.get(oid)?;
+        self.chunks.get(chunk)?.get(start..start + len)
     }
 
-    fn insert(&mut self, oid: Oid, content: &[u8], budget: Option<&Arc<Budget>>) -> Result<()> {
+    fn depth(&self, oid: &Oid) -> Option<u8> {
+        self.places.get(oid).map(|tree| tree.depth)
+    }
+
+    fn insert(
+        &mut self,
+        oid: Oid,
+        content: &[u8],
+        depth: u8,
+        budget: Option<&Arc<Budget>>,
+    ) -> Result<()> {
         let has_room = |chunk: &Buffer| chunk.len() + content.len() <= chunk.capacity();
         if !self.chunks.last().is_some_and(has_room) {
             let mut chunk = Buffer::new(budget.map(Arc::clone));
@@ -661,7 +788,8 @@ impl WrittenTrees {
         }
         let number = self.chunks.len() - 1;
         if let Some(chunk) = self.chunks.last_mut() {
-            self.places.insert(oid, (number, chunk.len(), content.len()));
+            let (start, len) = (chunk.len(), content.len());
+            self.places.insert(oid, WrittenTree { chunk: number, start, len, depth });
             chunk.extend_from_slice(content)?;
         }
         Ok(())
@@ -683,9 +811,39 @@ struct RunTrees<'r, 'a> {
     trees: &'r ExactTrees<'a>,
     rev: Rev,
     before: &'r Before,
+    /// The directory of the changeset's manifest, if a directory that is as in the manifest of the
+    /// first parent stays so.
+    plain: Option<&'r Plain>,
     /// Hidden files of the changeset's manifest.
     now: &'r HiddenFiles,
-    made: Vec<(Oid, Vec<u8>)>,
+    made: Vec<Made>,
+}
+
+/// A new tree. `base` is the directory in the first parent.
+struct Made {
+    oid: Oid,
+    base: Option<Oid>,
+    content: Vec<u8>,
+}
+
+/// The tree of the directory at a path of another one; `None` if its entries are not in memory, or
+/// its tree has other ones.
+fn tree_at(names: &Names, plain: &Plain, path: &[u8]) -> Option<Oid> {
+    let mut at = match plain {
+        Plain::Empty => return Some(Oid::EMPTY_TREE),
+        Plain::Tracked(directory) if directory.is_plain => directory,
+        Plain::Tracked(_) | Plain::Stored(_) => return None,
+    };
+    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+        if at.entries.is_empty() {
+            return None; // an unread one
+        }
+        match at.entries.find(names, name, true).map(|entry| &entry.target) {
+            Some(EntryTarget::TrackedDirectory(below)) => at = below,
+            _ => return Some(Oid::EMPTY_TREE),
+        }
+    }
+    Some(at.tree(Purpose::Git).oid)
 }
 
 impl TreeStore for RunTrees<'_, '_> {
@@ -713,11 +871,18 @@ impl TreeStore for RunTrees<'_, '_> {
         Ok(is_hidden.then(|| HiddenFile(self.now.get(path).copied())))
     }
 
-    fn write(&mut self, content: Vec<u8>) -> Oid {
+    fn write(&mut self, base: Option<Oid>, content: Vec<u8>) -> Oid {
         let head = object_header(ObjectKind::Tree, content.len() as u64);
         let oid = Oid::from_bytes(digest_one(Message { head: &head, body: &content }));
-        self.made.push((oid, content));
+        self.made.push(Made { oid, base, content });
         oid
+    }
+
+    fn known(&mut self, path: &[u8], base: Option<Oid>) -> Option<Option<Oid>> {
+        let of = |plain| tree_at(self.trees.names, plain, path);
+        let (before, after) = (of(&self.before.plain)?, of(self.plain?)?);
+        let is_as_before = base.unwrap_or(Oid::EMPTY_TREE) == before;
+        is_as_before.then(|| Some(after).filter(|oid| *oid != Oid::EMPTY_TREE))
     }
 }
 
@@ -731,7 +896,7 @@ fn fitting<T>(found: Result<T, TreeProblem<Error>>) -> Result<Option<T>> {
 }
 
 /// The commit of another repository that an entry is, if it is one.
-fn link_of((mode, oid): &TreeItem) -> Option<Oid> {
+fn link_of((mode, oid): &TreeItem<'_>) -> Option<Oid> {
     (**mode == *b"160000").then_some(*oid)
 }
 
@@ -759,7 +924,7 @@ mod tests {
         let contents = sizes.iter().zip(1..).map(|(len, byte)| vec![byte; *len]);
         let all: Vec<(Oid, Vec<u8>)> = oids.zip(contents).collect();
         for (oid, content) in &all {
-            trees.insert(*oid, content, Some(&budget)).expect("has room");
+            trees.insert(*oid, content, 0, Some(&budget)).expect("has room");
         }
         for (oid, content) in &all {
             assert_eq!(trees.get(oid), Some(&**content));
