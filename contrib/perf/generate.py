@@ -22,6 +22,7 @@ PROFILES: dict[str, type[Profile]] = {
     "linear": shapes.Linear,
     "merges": shapes.Merges,
     "topics": branches.Topics,
+    "wide-topics": branches.WideTopics,
     "criss-cross": branches.CrissCross,
     "many-files": shapes.ManyFiles,
     "deep-directories": shapes.DeepDirectories,

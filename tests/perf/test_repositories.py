@@ -23,6 +23,7 @@ SIZES = {
     "linear": ["--changesets=4000", "--files=5"],
     "merges": ["--changesets=300", "--files=20"],
     "topics": ["--changesets=1500", "--files=30", "--topics=40"],
+    "wide-topics": ["--changesets=600", "--files=100", "--lines=20", "--topics=40"],
     "criss-cross": ["--changesets=600", "--files=30", "--pairs=20"],
     "many-files": ["--changesets=10", "--files=2000"],
     "deep-directories": ["--changesets=100", "--files=60"],
@@ -39,6 +40,7 @@ TIPS = {
     "linear": "6f7fb24e861162b947ef7d3abb906728a52c4d15",
     "merges": "8c0d68a3a0ecd4f74eacbf62d26fe7d5e9d7d8ea",
     "topics": "c7b3674fbe56ffb1ac9c36d314cfe2e169fa24b5",
+    "wide-topics": "29aceda165d35ea05c5659ff23e2c70ad96cf9fb",
     "criss-cross": "bf0ddd6a510a3784da47b5bd61c13310a14abdb1",
     "many-files": "ca609c20196719fce5219e0dd9447b5570039531",
     "deep-directories": "982c1224406f4265b4a469f9abc3adc760e666a3",
@@ -180,7 +182,7 @@ def test_criss_cross_merges_have_both_parents_far_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("profile", ["topics", "criss-cross"])
+@pytest.mark.parametrize("profile", ["topics", "wide-topics", "criss-cross"])
 def test_the_same_edits_come_in_one_line(tmp_path: Path, profile: str) -> None:
     branches = generate(tmp_path / "branches", profile)
     line = generate(tmp_path / "line", profile, "--straight=1")

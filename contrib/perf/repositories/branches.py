@@ -18,6 +18,45 @@ if TYPE_CHECKING:
     from .texts import Writer
 
 
+class _Files:
+    """The files of a history, of so many lines each, and which of them an edit has."""
+
+    def __init__(self, names: list[bytes], lines: int = 20) -> None:
+        self.names = names
+        self.lines = lines
+
+    def drawn(self, writer: Writer) -> list[bytes]:
+        """The files of the next edit: one, any of them."""
+        return [writer.pick(self.names)]
+
+
+# of a hundred files so many, and of a hundred edits of a file so many
+_WIDE = ((b"", 20, 35), (b"t/", 40, 26), (b"doc/", 10, 12), (b"builtin/", 5, 20))
+
+
+class _WideFiles(_Files):
+    """Files that are mostly in few directories, the root among them."""
+
+    def __init__(self, count: int, lines: int) -> None:
+        directories = [
+            [b"%sfile%05d.txt" % (prefix, i) for i in range(count * files // 100)]
+            for prefix, files, _edits in _WIDE
+        ]
+        others = plain_names(count - sum(map(len, directories)))
+        names = sorted({name for here in (*directories, others) for name in here})
+        super().__init__(names, lines)
+        shares = zip(_WIDE, directories, strict=True)
+        drawn = [here for (_, _, edits), here in shares for _ in range(edits)]
+        self._drawn = drawn + [others] * (100 - len(drawn))
+
+    def drawn(self, writer: Writer) -> list[bytes]:
+        """The files of the next edit: one or some."""
+        names = {writer.pick(writer.pick(self._drawn)): None}
+        while writer.chance(57):
+            names[writer.pick(writer.pick(self._drawn))] = None
+        return list(names)
+
+
 class _Tip(NamedTuple):
     """Where a line is, and the files that it edited since it was merged."""
 
@@ -28,11 +67,11 @@ class _Tip(NamedTuple):
 class _Lines:
     """Edits and merges as they are asked for."""
 
-    def __init__(self, history: History, writer: Writer, names: list[bytes]) -> None:
+    def __init__(self, history: History, writer: Writer, files: _Files) -> None:
         self.history = history
-        self.start = _Tip(add_files(history, writer, names))
+        self.start = _Tip(add_files(history, writer, files.names, files.lines))
         self._writer = writer
-        self._names = names
+        self._files = files
 
     def edit(self, tip: _Tip, most: int) -> _Tip:
         """One edit, or some, of which there are at most ``most``."""
@@ -41,9 +80,9 @@ class _Lines:
             count += 1
         changeset, edited = tip
         for _ in range(count):
-            name = self._writer.pick(self._names)
-            changeset = self._edit(changeset, name)
-            edited = (*edited, name)
+            names = self._files.drawn(self._writer)
+            changeset = self._edit(changeset, names)
+            edited = (*edited, *names)
         return _Tip(changeset, edited)
 
     def merge(self, ours: _Tip, theirs: _Tip, base: _Tip) -> _Tip:
@@ -52,15 +91,15 @@ class _Lines:
         both = (ours.changeset, theirs.changeset)
         return _Tip(self.history.merge(*both, base.changeset, header))
 
-    def _edit(self, changeset: Changeset, name: bytes) -> Changeset:
-        return edit_files(self.history, self._writer, changeset, [name])
+    def _edit(self, changeset: Changeset, names: list[bytes]) -> Changeset:
+        return edit_files(self.history, self._writer, changeset, names)
 
 
 class _OneLine(_Lines):
     """The same edits, each on the last one, whatever it was asked to be made on."""
 
-    def __init__(self, history: History, writer: Writer, names: list[bytes]) -> None:
-        super().__init__(history, writer, names)
+    def __init__(self, history: History, writer: Writer, files: _Files) -> None:
+        super().__init__(history, writer, files)
         self._tip = self.start.changeset
         self._before: dict[bytes, FileRevision] = {}
 
@@ -73,9 +112,9 @@ class _OneLine(_Lines):
         self._tip = self.history.commit(self._tip, changes, header)
         return _Tip(self._tip)
 
-    def _edit(self, changeset: Changeset, name: bytes) -> Changeset:
-        self._before[name] = self._tip.files[name]
-        self._tip = super()._edit(self._tip, name)
+    def _edit(self, changeset: Changeset, names: list[bytes]) -> Changeset:
+        self._before.update((name, self._tip.files[name]) for name in names)
+        self._tip = super()._edit(self._tip, names)
         return self._tip
 
 
@@ -94,6 +133,10 @@ class Topics(Profile):
     files: int = 2_000
     topics: int = 256
     straight: int = 0
+
+    def contents(self) -> _Files:
+        """The files of this profile."""
+        return _Files(plain_names(self.files))
 
     def build(self, history: History) -> None:
         """Write sessions: a topic is gone on with, or merged and another one begun."""
@@ -114,6 +157,24 @@ class Topics(Profile):
 
 
 @dataclass(frozen=True)
+class WideTopics(Topics):
+    """Topic branches in few wide directories, the root among them, with long files.
+
+    Of the edits of a file, a third are in the root, which has a fifth of all files, and
+    a fourth are in a directory that has twice as many. So the trees of an export, of
+    both kinds, have as many bytes as the file revisions.
+    """
+
+    changesets: int = 80_000
+    files: int = 2_500
+    lines: int = 700
+
+    def contents(self) -> _Files:
+        """Long files, in directories of uneven width."""
+        return _WideFiles(self.files, self.lines)
+
+
+@dataclass(frozen=True)
 class CrissCross(Profile):
     """Pairs of lines that merge each other's past, with both parents far back.
 
@@ -126,6 +187,10 @@ class CrissCross(Profile):
     files: int = 2_000
     pairs: int = 256
     straight: int = 0
+
+    def contents(self) -> _Files:
+        """The files of this profile."""
+        return _Files(plain_names(self.files))
 
     def build(self, history: History) -> None:
         """Write sessions: each takes one pair of lines a step further."""
@@ -164,4 +229,4 @@ class _Pair:
 
 def _lines(profile: Topics | CrissCross, history: History) -> _Lines:
     kind = _OneLine if profile.straight else _Lines
-    return kind(history, profile.writer(), plain_names(profile.files))
+    return kind(history, profile.writer(), profile.contents())
