@@ -27,6 +27,7 @@ _PROFILES = (
     "merges --changesets=300 --files=20 --seed=1",
     "merges --changesets=900 --files=60 --seed=2",
     "topics --changesets=700 --files=40 --topics=50 --seed=1",
+    "wide-topics --changesets=800 --files=300 --lines=20 --topics=40 --seed=1",
     "criss-cross --changesets=600 --files=40 --pairs=20 --seed=1",
     "many-files --changesets=10 --files=2000 --seed=1",
     "deep-directories --changesets=150 --files=60 --seed=1",
