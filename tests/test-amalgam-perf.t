@@ -23,7 +23,7 @@ The commands come with an extension of their own. Its page is there without it:
 What could not be measured is told in place of a number. The manifest is inline, so that there
 can be no snapshot of it. Times are in ms, or in microseconds if they are short:
 
-  $ hg perf::amalgam-index --cache warm --config perf.stub=yes | sed -n '1,11p'
+  $ hg perf::amalgam-index --cache warm --config perf.stub=yes | sed -n '1,12p'
   ! open 00changelog (3 revisions, 0.0 MB), the last entry; median of 1
   ! too small to be mapped by default (less than 8.00 MB); 'mmap' and 'snapshot' map it nevertheless
   !                       warm
@@ -31,11 +31,12 @@ can be no snapshot of it. Times are in ms, or in microseconds if they are short:
   ! read                  * (glob)
   ! read, again           *%) * (glob)
   ! mmap                  *%) * (glob)
+  ! amalgam               *%) * (glob)
   ! snapshot, none        *%) * (glob)
   ! snapshot, willneed    *%) * (glob)
   ! snapshot, populate    *%) * (glob)
   ! warm: no verdict with fewer than 3 samples (see perf.run-limits)
-  $ hg perf::amalgam-index -m --cache warm | sed -n '2p;8p'
+  $ hg perf::amalgam-index -m --cache warm | sed -n '2p;9p'
   ! inline, so it is never mapped: revisions are in the same file
   ! snapshot, none        the index was read, not mapped
 

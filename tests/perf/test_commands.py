@@ -46,6 +46,7 @@ def test_index_is_measured_in_every_way_it_can_be_had(repo: Path) -> None:
         "read",
         "read, again",
         "mmap",
+        "amalgam",
         "snapshot, none",
         "snapshot, willneed",
         "snapshot, populate",
@@ -227,7 +228,7 @@ def test_what_a_killed_run_leaves_is_removed(repo: Path, tmp_path: Path) -> None
 @pytest.mark.slow
 def test_bundles_of_all_rows_hold_the_same(repo: Path) -> None:
     found = rows(repo, "perf::amalgam-bundle", "-t", "none-v2", "--cache=warm")
-    assert len(found) == 6
+    assert len(found) == 7
     assert all(row["wall"] > 0 for row in found)
 
 

@@ -17,15 +17,18 @@ Rows
 
 ``read`` is Mercurial with ``storage.revlog.mmap.index = no``, which the others are
 compared with; ``read, again`` the same once more: what these two differ by is noise.
-``mmap`` is what Mercurial does by default. The others have amalgam, which maps a
-snapshot, with each ``amalgam.index.prefault``; and one without
-``amalgam.index.node-map``. For an export, amalgam itself reads or maps.
+``mmap`` is Mercurial's own mapping. The others have amalgam: ``amalgam`` reads or maps
+as it is configured, the others map a snapshot, with each ``amalgam.index.prefault``;
+one without ``amalgam.index.node-map``. For an export, amalgam itself reads or maps.
 
 A process that did not get its index in the way of its row gives no number. All rows
 have to answer the same before anything is timed.
 
-The rows that map do so whatever the size. By default, hg maps no index below 1 MB: if
-that concerns this repository, a line below the title says so.
+Those rows map whatever the size. By default, hg maps no index below 1 MB, and amalgam
+none below 8 MB: if that concerns this repository, a line below the title says so.
+
+All code has run before, on a repository of one revision. What loading takes is in
+``perf::amalgam-startup``.
 
 Columns
 =======

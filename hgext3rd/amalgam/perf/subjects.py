@@ -44,7 +44,8 @@ class Subject:
     """One way. The first of a table is compared with the others."""
 
     name: str
-    source: Source
+    source: Source | None
+    """``None``: amalgam chooses."""
     config: tuple[str, ...] = ()
     """Configuration, besides whether amalgam is enabled."""
     amalgam: bool = False
@@ -68,10 +69,11 @@ SNAPSHOTS = tuple(
     _snapshot(f"snapshot, {policy}", f"amalgam.index.prefault={policy}")
     for policy in ("none", "willneed", "populate")
 )
+CONFIGURED = Subject("amalgam", None, amalgam=True)
 _BY_AMALGAM = Subject("read", Source.READ, ("experimental.mmapindex=no",), amalgam=True)
 
-INDEXES = (READ, AGAIN, MAPPED, *SNAPSHOTS)
-LOOKUPS = (READ, AGAIN, MAPPED, NO_MAP, *SNAPSHOTS)
+INDEXES = (READ, AGAIN, MAPPED, CONFIGURED, *SNAPSHOTS)
+LOOKUPS = (READ, AGAIN, MAPPED, CONFIGURED, NO_MAP, *SNAPSHOTS)
 EXPORTS = (
     _BY_AMALGAM,
     dataclasses.replace(_BY_AMALGAM, name="read, again"),
@@ -135,7 +137,8 @@ class Processes:
         text = json.dumps(request).encode()
         output = self.run(row, [PROBE, self.root], text, extension)[1]
         answer: dict[str, Any] = json.loads(output)
-        source = Source(answer.get("source", row.source))
-        if source is not row.source:
-            raise Unsuitable(f"the index was {source.value}")
+        if "source" in answer and row.source is not None:
+            source = Source(answer["source"])
+            if source is not row.source:
+                raise Unsuitable(f"the index was {source.value}")
         return answer

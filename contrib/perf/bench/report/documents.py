@@ -31,13 +31,13 @@ _GROWTH = (
     "law. If its exponent is 1, twice the changesets take twice the time."
 )
 _INDEXES = (
-    "Milliseconds in a fresh process, medians, by the number of changesets. Cold means "
-    "that no file of the repository is in the page cache; in parentheses is what was "
-    "read from disk. *read* is plain Mercurial, and *read, again* the same once more: "
-    "what these two differ by is noise. *mmap* is Mercurial's own mapping. The others "
-    "are amalgam with the values of ``amalgam.index.prefault``. Indexes of less than "
-    "1 MB are read, unless ``experimental.mmapindexthreshold`` says otherwise: mapping "
-    "them gains nothing."
+    "Milliseconds in a fresh process whose code is loaded, medians, by the number of "
+    "changesets. Cold means that no file of the repository is in the page cache; in "
+    "parentheses is what was read from disk. *read* is plain Mercurial, and *read, "
+    "again* the same once more: what these two differ by is noise. *mmap* is "
+    "Mercurial's own mapping. *amalgam* is as configured by default: indexes of less "
+    "than 8 MB are read, because the modules that map them take longer to load. The "
+    "others are amalgam made to map, with the values of ``amalgam.index.prefault``."
 )
 
 
