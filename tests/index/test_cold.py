@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import random
+import resource
 import struct
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,29 @@ def test_look_ups_touch_few_pages(made: Path, files: tuple[Path, Path, Path]) ->
     assert len(nodes) <= 2 * 4  # a fence page and a block page each
     # its ends are read, and what the kernel reads ahead of them
     assert len(stored) <= 64
+
+
+def test_many_look_ups_read_everything_in_order(
+    made: Path, files: tuple[Path, Path, Path]
+) -> None:
+    index, revs = changelog(made).index, random.Random(0).sample(range(REVS), 1000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+    assert [index.rev(node_of(rev + 1)) for rev in revs] == revs
+    waited = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before
+    for file in files[1:]:
+        assert len(resident(file)) == -(-file.stat().st_size // PAGE_BYTES)
+    # the beginning of each file page by page, of which each could wait for the disk
+    assert waited < 100
+
+
+def test_look_ups_in_few_pages_read_no_others(
+    made: Path, files: tuple[Path, Path, Path]
+) -> None:
+    index = changelog(made).index
+    for _time in range(1000):
+        for rev in (10, REVS // 2):
+            assert index.rev(node_of(rev + 1)) == rev
+    assert len(resident(files[1])) <= 4
 
 
 def test_walks_read_ahead(made: Path, files: tuple[Path, Path, Path]) -> None:

@@ -12,6 +12,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
@@ -24,6 +25,15 @@ const COMPARED_END: usize = 4096;
 /// Bytes requested from the kernel at once: of more, it reads only its read-ahead, which is 128 KiB
 /// by default.
 const ASKED_AT_ONCE: usize = 128 << 10;
+
+/// Pages of a mapping for each one that is read alone before all are read in order.
+///
+/// To read a page alone takes as long as to read 12 to 28 pages in order, on a disk without moving
+/// parts (`docs/decisions/prefault.rst`).
+const PAGES_PER_TOUCH: usize = 64;
+
+/// Touched pages up to which all are read alone, in a mapping of any size.
+const FEW_TOUCHES: usize = 16;
 
 /// Error of mapping an index.
 #[derive(Debug, thiserror::Error)]
@@ -196,39 +206,24 @@ impl Mapping {
         Ok(())
     }
 
-    /// Gives the kernel advice on the snapshot's pages around `bytes`. Returns whether it supports
-    /// the advice.
-    fn advise(&self, advice: Advice, bytes: Range<usize>) -> bool {
-        let end = bytes.end.min(self.covered);
-        let start = bytes.start - bytes.start % rustix::param::page_size();
-        if start >= end {
-            return true;
-        }
-        // SAFETY: the pages are in the region, and no advice used here changes their content. An
-        // old kernel refuses unknown advice.
-        unsafe { mm::madvise(self.start.as_ptr().add(start).cast(), end - start, advice) }.is_ok()
+    /// Gives the kernel advice on the snapshot's pages around `bytes`.
+    fn advise(&self, advice: Advice, bytes: Range<usize>) {
+        advise(self.shared(bytes), advice);
     }
 
     /// Lets the kernel read `bytes` in the background.
     fn read_ahead(&self, bytes: Range<usize>) {
-        let end = bytes.end.min(self.covered);
-        for start in (bytes.start..end).step_by(ASKED_AT_ONCE) {
-            self.advise(Advice::WillNeed, start..end.min(start + ASKED_AT_ONCE));
-        }
+        read_ahead(self.shared(bytes));
     }
 
     /// Reads `bytes`, and maps them so that none of them costs a fault.
-    #[cfg(target_os = "linux")]
     fn populate(&self, bytes: Range<usize>) {
-        // Since Linux 5.14.
-        if !self.advise(Advice::LinuxPopulateRead, bytes.clone()) {
-            self.read_ahead(bytes);
-        }
+        populate(self.shared(bytes));
     }
 
-    #[cfg(not(target_os = "linux"))]
-    fn populate(&self, bytes: Range<usize>) {
-        self.read_ahead(bytes);
+    /// The part of `bytes` that is in the snapshot.
+    fn shared(&self, bytes: Range<usize>) -> &[u8] {
+        self.bytes().get(bytes.start..bytes.end.min(self.covered)).unwrap_or_default()
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
@@ -250,6 +245,82 @@ impl Drop for Mapping {
         // needs no action.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.reserved) };
     }
+}
+
+/// Reads all of a mapping in order, once many of its pages had to be read alone.
+///
+/// Callers look up one node at a time, so nobody knows how many will follow. All is read once a
+/// quarter to a half of its price was paid for pages read alone. Where pages are in memory already,
+/// touches are only counted.
+#[derive(Debug)]
+pub(crate) struct Touches {
+    count: AtomicUsize,
+    /// Number of touches at which the kernel is asked how many of them waited for the disk.
+    due: AtomicUsize,
+    faults_before: usize,
+}
+
+impl Touches {
+    /// None yet, of a mapping of `len` bytes.
+    pub(crate) fn none(len: usize) -> Self {
+        let due = (len / rustix::param::page_size() / PAGES_PER_TOUCH).max(FEW_TOUCHES);
+        Self { count: 0.into(), due: due.into(), faults_before: major_faults() }
+    }
+
+    /// Counts a touch of a page of `bytes`, a page that was not touched lately.
+    pub(crate) fn count(&self, bytes: &[u8]) {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count < self.due.load(Ordering::Relaxed) {
+            return;
+        }
+        let is_cold = 2 * major_faults().saturating_sub(self.faults_before) >= count;
+        let due = if is_cold { usize::MAX } else { count.saturating_mul(2) };
+        // of several threads, one reads
+        if self.due.swap(due, Ordering::Relaxed) <= count && is_cold {
+            advise(bytes, Advice::Normal);
+            populate(bytes);
+        }
+    }
+}
+
+/// Page faults of this process that waited for a disk.
+fn major_faults() -> usize {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes to the structure, and zeros are a valid one, too.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    usize::try_from(usage.ru_majflt).unwrap_or(0)
+}
+
+/// Gives the kernel advice on the pages of `bytes`. Returns whether it supports the advice.
+fn advise(bytes: &[u8], advice: Advice) -> bool {
+    if bytes.is_empty() {
+        return true;
+    }
+    let before = bytes.as_ptr().addr() % rustix::param::page_size();
+    let start = bytes.as_ptr().wrapping_sub(before).cast_mut().cast();
+    // SAFETY: every page has some of `bytes`, which are borrowed, and no advice used here changes
+    // the content of memory that is not written. An old kernel refuses unknown advice.
+    unsafe { mm::madvise(start, before + bytes.len(), advice) }.is_ok()
+}
+
+/// Lets the kernel read `bytes` in the background.
+fn read_ahead(bytes: &[u8]) {
+    for chunk in bytes.chunks(ASKED_AT_ONCE) {
+        advise(chunk, Advice::WillNeed);
+    }
+}
+
+/// Reads `bytes`, and maps them so that none of them costs a fault.
+fn populate(bytes: &[u8]) {
+    // Since Linux 5.14.
+    #[cfg(target_os = "linux")]
+    if advise(bytes, Advice::LinuxPopulateRead) {
+        return;
+    }
+    read_ahead(bytes);
 }
 
 /// Number of bytes in which the first `covered` bytes of `snapshot` and the first `len` of `index`

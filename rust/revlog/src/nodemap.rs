@@ -21,6 +21,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::index::ENTRY_LEN;
+use crate::mapping::Touches;
 use crate::node::Node;
 use crate::prefix::Prefix;
 
@@ -137,6 +138,8 @@ impl Base {
 #[derive(Debug)]
 pub struct NodeMap {
     base: Base,
+    /// Entries looked at, which are anywhere in the index.
+    touches: Touches,
     state: Mutex<State>,
 }
 
@@ -192,7 +195,8 @@ impl NodeMap {
         }
         let tail = (limit..entries.len()).filter_map(|rev| Some((*entries.node(rev)?, rev)));
         let state = State { limit, recent: tail.collect(), next: u32::MAX };
-        Ok(Self { base, state: Mutex::new(state) })
+        let touches = Touches::none(entries.0.as_flattened().len());
+        Ok(Self { base, touches, state: Mutex::new(state) })
     }
 
     /// Revision of `node`, if any.
@@ -209,6 +213,9 @@ impl NodeMap {
         let found = if is_next { Some(state.next) } else { self.search(&state, entries, node)? };
         if let Some(rev) = found {
             state.next = rev + 1;
+            if !is_next {
+                self.touches.count(entries.0.as_flattened());
+            }
         }
         Ok(found.map(u32::cast_signed))
     }

@@ -22,6 +22,7 @@ use crc32fast::Hasher;
 
 use super::bytes::NodeBytes;
 use super::{Error, IndexEntries};
+use crate::mapping::Touches;
 use crate::prefix::Prefix;
 
 const PAGE_LEN: usize = 4096;
@@ -122,6 +123,7 @@ pub(super) struct NodeRuns {
     places: Vec<Place>,
     /// One bit for each page with a verified checksum.
     right: Vec<AtomicU64>,
+    touches: Touches,
 }
 
 impl NodeRuns {
@@ -141,7 +143,8 @@ impl NodeRuns {
         let bytes = NodeBytes::map(file, len)?.ok_or(Error::Damaged("it is cut"))?;
         let pages = bytes.len() / PAGE_LEN;
         let right = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { bytes, uid_sum: uid_sum(uid), places: places.to_vec(), right })
+        let touches = Touches::none(bytes.len());
+        Ok(Self { bytes, uid_sum: uid_sum(uid), places: places.to_vec(), right, touches })
     }
 
     /// Number of revisions covered.
@@ -212,6 +215,7 @@ impl NodeRuns {
         let page = pages.get(number).ok_or(Error::Damaged("it is cut"))?;
         let (word_at, bit) = (number / 64, 1 << (number % 64));
         if self.right[word_at].load(Ordering::Relaxed) & bit == 0 {
+            self.touches.count(&self.bytes);
             if word(page, 0) != sum_of(self.uid_sum, number as u64, page) {
                 return Err(Error::Damaged("a checksum is wrong"));
             }
