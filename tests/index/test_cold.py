@@ -85,6 +85,19 @@ def test_look_ups_touch_few_pages(made: Path, files: tuple[Path, Path, Path]) ->
     assert len(stored) <= 64
 
 
+def test_the_last_page_answers_without_a_node_map(
+    made: Path, files: tuple[Path, Path, Path]
+) -> None:
+    index = changelog(made).index
+    for rev in (REVS - 1, REVS - 64):
+        assert index.rev(node_of(rev + 1)) == rev
+        assert index.has_node(node_of(rev + 1))
+    assert index.get_rev(b"\0" * 20) == -1
+    assert not resident(files[2])
+    assert index.get_rev(node_of(REVS - 64)) == REVS - 65
+    assert resident(files[2])
+
+
 def test_many_look_ups_read_everything_in_order(
     made: Path, files: tuple[Path, Path, Path]
 ) -> None:

@@ -239,6 +239,9 @@ class MappedIndex:
         self._kept = min(self._kept, len(self._index))
         if self._map:
             self._truncate(len(self._index))
+        elif "rev" not in vars(self):
+            # without a map, the last page of the index answers, and it does not shrink
+            self._other(_FAILED)
 
     def nodemap_data_all(self) -> bytes:
         """Return the content of Mercurial's own node map.

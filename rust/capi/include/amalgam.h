@@ -209,6 +209,8 @@ void amalgam_nodemap_free(struct amalgam_nodemap *map);
 // Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is
 // unusable, -4 if the argument is no node.
 //
+// Without a map, which is null, the last page of the index is searched; -3 if it lacks the node.
+//
 // # Safety
 //
 // `map` is null or came from an `amalgam_nodemap_open*`, and is not freed before the call ends;

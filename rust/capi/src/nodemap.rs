@@ -151,6 +151,8 @@ pub unsafe extern "C" fn amalgam_nodemap_free(map: *mut NodeMapHandle) {
 /// Returns the revision of a node: -1 for the null node, -2 if it is absent, -3 if the map is
 /// unusable, -4 if the argument is no node.
 ///
+/// Without a map, which is null, the last page of the index is searched; -3 if it lacks the node.
+///
 /// # Safety
 ///
 /// `map` is null or came from an `amalgam_nodemap_open*`, and is not freed before the call ends;
@@ -166,18 +168,20 @@ pub unsafe extern "C" fn amalgam_nodemap_rev(
     let mut found = FAILED;
     let body = || {
         // SAFETY: as the caller promises.
-        let (NodeMapHandle(handle), index, node) = unsafe {
-            (
-                handle::borrow(map)?,
-                buffers::slice(index, index_len)?,
-                buffers::slice(node, node_len)?,
-            )
-        };
+        let (index, node) =
+            unsafe { (buffers::slice(index, index_len)?, buffers::slice(node, node_len)?) };
+        let entries = IndexEntries::new(index);
         let Ok(node) = node.try_into() else {
             found = INVALID;
             return Ok(());
         };
-        let rev = handle.call(|map| Ok(map.rev(IndexEntries::new(index), node)?))?;
+        if map.is_null() {
+            found = entries.late_rev(node).unwrap_or(FAILED);
+            return Ok(());
+        }
+        // SAFETY: as the caller promises.
+        let NodeMapHandle(handle) = unsafe { handle::borrow(map) }?;
+        let rev = handle.call(|map| Ok(map.rev(entries, node)?))?;
         found = rev.unwrap_or(UNKNOWN);
         Ok(())
     };

@@ -31,6 +31,8 @@ pub use file::Place;
 const DIGITS: usize = 40;
 /// Offset of the node in an entry.
 const NODE_AT: usize = 32;
+/// Entries of a page of 4096 bytes.
+const LATE: usize = 4096 / ENTRY_LEN;
 /// Number of the null revision.
 pub const NULL_REV: i32 = -1;
 
@@ -86,6 +88,19 @@ impl<'a> IndexEntries<'a> {
     #[must_use]
     pub fn node(&self, rev: u32) -> Option<&'a [u8; 20]> {
         self.0.get(rev as usize)?[NODE_AT..].first_chunk()
+    }
+
+    /// Revision with `node`, if it is the null revision or in the last page; others are not known.
+    ///
+    /// That page is in memory since the index was mapped, and the node of a working directory or
+    /// of a new changeset is often there.
+    #[must_use]
+    pub fn late_rev(&self, node: &[u8; 20]) -> Option<i32> {
+        if node == Node::NULL.as_bytes() {
+            return Some(NULL_REV);
+        }
+        let revs = (0..self.len()).rev().take(LATE);
+        revs.map(u32::cast_signed).find(|rev| self.node(rev.cast_unsigned()) == Some(node))
     }
 }
 
