@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Fields: TypeAlias = "Mapping[str, Field | Group]"  # by name of the attribute
 
 _CONTROLS = bytes(range(0x20)) + b"\x7f"
+_PLAIN = bytes(range(0x20, 0x7F)).replace(b"\\", b"")
 _LONGEST = 19  # digits of a number of 63 bits
 _UID_DIGITS = 16
 
@@ -92,6 +93,8 @@ def _escaped(value: bytes) -> bytes:
 
 
 def _unescaped(value: bytes) -> bytes:
+    if not value.translate(None, _PLAIN):  # a docket is read with each index
+        return value
     first, *rest = value.split(b"\\")
     found = b"".join([first, *(bytes([int(p[1:3], 16)]) + p[3:] for p in rest)])
     if _escaped(found) != value:
