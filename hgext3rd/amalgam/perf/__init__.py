@@ -17,7 +17,7 @@ Rows
 
 ``read`` is Mercurial with ``storage.revlog.mmap.index = no``, which the others are
 compared with; ``read, again`` the same once more: what these two differ by is noise.
-``mmap`` is Mercurial's own mapping. The others have amalgam: ``amalgam`` reads or maps
+``mmap`` is Mercurial's own mapping. The others have amalgam: the first reads or maps
 as it is configured, the others map a snapshot, with each ``amalgam.index.prefault``;
 one without ``amalgam.index.node-map``. For an export, amalgam itself reads or maps.
 
