@@ -597,6 +597,19 @@ def test_no_files_are_made_unasked(tmp_path: Path, upstream: Upstream) -> None:
     assert not {*(new.root / ".hg").glob("git*")}
 
 
+def test_a_clone_remembers_its_dialect(tmp_path: Path, upstream: Upstream) -> None:
+    given = ("--config", "amalgam.git.dialect=hggit")
+    once, always = Clone(tmp_path / "once"), Clone(tmp_path / "always")
+    for clone in (once, always):
+        clone.hg("clone", "-q", *given, str(upstream.path), str(clone.root))
+    new = upstream.grow("main", "three")
+    once.hg("pull")
+    always.hg("pull", *given)
+    shown = ("log", "-T", "{node} {gitnode}\n")
+    assert once.hg(*shown) == always.hg(*shown, *given)
+    assert new in once.hg(*shown)
+
+
 def test_the_branch_of_a_withheld_bookmark_is_not_deleted() -> None:
     """Not even by a program that names it, and no changesets."""
     ref = b"refs/heads/hidden"

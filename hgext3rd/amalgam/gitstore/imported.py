@@ -26,7 +26,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 
 from .. import docketfile
 from ..config import PushConfig
-from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
+from ..configitems import METADATA_DIALECT
 from ..files import TEMPORARY, Unusable
 from ..records import Record
 from .git.layout import PACKS
@@ -332,11 +332,6 @@ def _pairs(oidmap: OidMap, table: Table) -> dict[bytes, bytes]:
             key, value = joined[at : at + ID_LEN], joined[at + ID_LEN : at + 2 * ID_LEN]
             found[key] = value
     return found
-
-
-def has_taken_over(directory: Directory) -> bool:
-    """Return whether files of hg-git were taken over; ``directory`` is amalgam's."""
-    return bool(_read(directory.sub(_DIRECTORY), HGGIT_DIALECT).taken)
 
 
 def taken_over(store: GitStore) -> tuple[str, bool]:

@@ -1,8 +1,8 @@
-"""The dialect of a repository that hg-git has used.
+"""The dialect of a repository, where ``amalgam.git.dialect`` is not set.
 
-Where hg-git has left its map, and nobody has set ``amalgam.git.dialect``, hg-git's
-dialect goes on: its users know these ids. The record of imported commits remembers
-that. A repository that was exported with git-cinnabar's ids before keeps them.
+hg-git's dialect goes on where hg-git has left its map: its users know these ids. And
+where commits were imported in it, as in a clone that was made with ``--config``. A
+repository that was exported with git-cinnabar's ids before keeps them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from mercurial.utils import stringutil
 from ..config import setting
 from ..configitems import HGGIT_DIALECT, METADATA_DIALECT
 from ..files import Directory
-from ..gitstore.imported import has_taken_over
 from . import gitignore
 from .mapfile import NAME
 
@@ -42,7 +41,7 @@ def _set(repo: RepoT) -> None:
     if directory.exists(b"imported/%s.docket" % METADATA_DIALECT):
         return
     has_map = os.path.exists(os.path.join(repo.sharedpath, NAME))
-    if has_map or has_taken_over(directory):
+    if has_map or directory.exists(b"imported/%s.docket" % HGGIT_DIALECT):
         repo.ui.setconfig(*_ITEM, HGGIT_DIALECT, NAME)
 
 
