@@ -47,12 +47,16 @@ _CLONE = "hgweb names URLs that a client can reach"
 _BUNDLES = "clonebundles has formats for git, and keeps replaced bundles"
 _REMOTES = "git repositories are remotes"
 _PARTS = "bundles have hg-git's parts"
+_HGGIT = "it is as with hg-git: commits are skipped, tags are git's"
 _COMMANDS = "mercurial.wireprotov1server:commands"
 #: Other processes than servers load the commands, too.
 _FOR_SERVERS = "mercurial.wireprotoserver"
 #: As ``mercurial.hgweb`` calls them: in 7.2, hgweb_mod_inner and hgwebdir_mod_inner.
 _HGWEB_MOD = "mercurial.hgweb:hgweb_mod"
 _HGWEBDIR_MOD = "mercurial.hgweb:hgwebdir_mod"
+
+_OPTIONS = {b"tag": [(b"", b"git", None, b"make a tag of git, on -r/--rev")]}
+"""Options of ours, by command of Mercurial."""
 
 _load_one = threading.Lock()
 
@@ -251,11 +255,8 @@ WRAPS_FOR_REMOTES: _Wraps = {
         ("table[pull]", "gitpeer.wraps:command", _REMOTES),
         ("table[push]", "gitpeer.wraps:command", _REMOTES),
         ("table[clone]", "gitpeer.wraps:clone_command", _REMOTES),
-        (
-            "table[annotate|blame]",
-            "commands.hggit:annotate",
-            "git lists commits to skip",
-        ),
+        ("table[annotate|blame]", "commands.hggit:command", _HGGIT),
+        ("table[tag]", "commands.hggit:command", _HGGIT),
     ),
 }
 """Wrapped like those, unless hg-git is loaded, which has the same remotes."""
@@ -431,15 +432,19 @@ def _change(
         container, last = resolved(of, path)
         if isinstance(container, dict):
             # extensions.wrapcommand would search the table, which takes longer
-            original, *rest = container[last]
-            checked = util.checksignature(original)
-            wrapper = functools.partial(_replacement(by), checked)
-            functools.update_wrapper(wrapper, original)
-            # or Mercurial would take it for an alias
-            vars(wrapper)["_origfunc"] = original
-            container[last] = (wrapper, *rest)
+            container[last] = commands.CommandRow(_command, container[last], last, by)
         elif hasattr(container, last) or not versions:
             extensions.wrapfunction(container, last, _replacement(by))
+
+
+def _command(row: tuple[Any, ...], name: bytes, by: str) -> tuple[Any, ...]:
+    """Return the row of a command that ``by`` replaces."""
+    original, options, *rest = row
+    wrapper = functools.partial(_replacement(by), util.checksignature(original))
+    functools.update_wrapper(wrapper, original)
+    # or Mercurial would take it for an alias
+    vars(wrapper)["_origfunc"] = original
+    return (wrapper, [*options, *_OPTIONS.get(name, ())], *rest)
 
 
 def when_loaded(module: ModuleType, call: Callable[[ModuleType], None]) -> None:

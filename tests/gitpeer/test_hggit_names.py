@@ -2,84 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
-from testlib.environment import ENVIRONMENT, git
-from testlib.gitclone import Clone
+from testlib.environment import git
+from testlib.hggitproject import Project
 
 pytestmark = pytest.mark.slow
-
-SETTINGS = """\
-[amalgam]
-git.dialect = hggit
-git.hggit-files = yes
-[extensions]
-amalgam =
-rebase =
-[experimental]
-evolution = all
-"""
-
-
-class Project(Clone):
-    """A repository of git with a clone of hg's, of whom hg-git's users own both."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path / "clone")
-        (path / "hgrc").write_text(SETTINGS)
-        self.environment = {"HGRCPATH": str(path / "hgrc")}
-        self.upstream = path / "upstream"
-        git(path, "init", "-q", "-b", "main", str(self.upstream))
-        git(self.upstream, "config", "receive.denyCurrentBranch", "ignore")
-        self.seconds = 1_000_000_000
-        for name in ("one", "two", "three"):
-            self.commit(name)
-        git(self.upstream, "branch", "aside", "main~1")
-        self.dated("tag", "-a", "-m", "annotated", "heavy", "main~1")
-        git(self.upstream, "tag", "light", "main~2")
-
-    def run(self, *args: str, **environment: str) -> tuple[int, str]:
-        return super().run(*args, **self.environment, **environment)
-
-    def commit(self, name: str, content: str = "", branch: str = "main") -> str:
-        """Commit a file to a branch of upstream; return the id."""
-        self.seconds += 100
-        if branch != git(self.upstream, "branch", "--show-current").decode().strip():
-            git(self.upstream, "checkout", "-q", branch)
-        (self.upstream / name).write_text(content)
-        git(self.upstream, "add", name)
-        self.dated("commit", "-q", "-m", name)
-        return git(self.upstream, "rev-parse", "HEAD").decode().strip()
-
-    def dated(self, *args: str) -> None:
-        """Run git in upstream at the time of the last commit."""
-        date = f"@{self.seconds} +0000"
-        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@x", *args],
-            cwd=self.upstream,
-            env=ENVIRONMENT | dates,
-            check=True,
-        )
-
-    def clone(self, *args: str) -> str:
-        return self.hg("clone", *args, str(self.upstream), str(self.root))
-
-    def rewrite(self) -> None:
-        """Push a commit of a branch, and then make it obsolete."""
-        self.clone("-u", "aside")
-        (self.root / "mine").write_text("mine")
-        self.hg("commit", "-A", "-q", "-m", "mine")
-        self.hg("push")
-        self.hg("rebase", "-q", "-d", "main")
-
-    def names(self) -> set[str]:
-        return {*self.hg("tags", "-T", "{tag}={rev}\n").split()} - {"tip=0"}
-
-    def active(self) -> str:
-        return self.hg("log", "-r", ".", "-T", "{desc} {activebookmark}")
 
 
 @pytest.fixture
@@ -253,3 +183,108 @@ def test_suffixes_refuse_names_of_bookmarks(project: Project) -> None:
     code, said = project.run("push", "-B", "main_git", *suffix)
     assert code == 255
     assert "the -B/--bookmarks option is not supported when" in said
+
+
+def test_tags_of_git_are_made_and_pushed(project: Project) -> None:
+    project.clone()
+    project.hg("tag", "--git", "-r", "aside", "v1")
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-m", "mine")
+    project.hg("tag", "--git", "-r", ".", "v2", "v3")
+    assert {"v1=1", "v2=3", "v3=3"} <= project.names()
+    assert not (project.root / ".hgtags").exists()
+    said = project.hg("push")
+    assert said.endswith(
+        "".join(f"adding reference refs/tags/v{n}\n" for n in (1, 2, 3))
+    )
+    commit = project.hg("log", "-r", "tip", "-T", "{gitnode}")
+    for repository in (project.upstream, project.root / ".hg/git"):
+        assert git(repository, "rev-parse", "v2").decode().strip() == commit
+    assert f"{project.hg('log', '-r', 'tip', '-T', '{node}')} v2" in (
+        project.root / ".hg/git-tags"
+    ).read_text().split("\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("v1",), "git tags require an explicit revision"),
+        (("light", "--remove"), "cannot remove git tags"),
+        (("light", "-r", "null"), "cannot remove git tags"),
+        (("light", "-f", "-r", "0"), "cannot move git tags"),
+        (("v1", "v1", "-r", "0"), "tag names must be unique"),
+        (("v1", "-r", "0", "-m", "x"), "cannot specify both --git and --message"),
+        (("v 1", "-r", "0"), "the name 'v 1' is not a valid git tag"),
+        (("main", "-r", "0"), "the name 'main' already exists"),
+        (("light", "-r", "1"), "the name 'light' already exists"),
+        (("v1", "-r", "secret()"), "changeset * has no commit in git"),
+    ],
+)
+def test_tags_of_git_that_are_not_made(
+    project: Project, options: tuple[str, ...], text: str
+) -> None:
+    project.clone()
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-m", "mine", "--secret")
+    before = project.names()
+    code, said = project.run("tag", "--git", *options)
+    assert code
+    assert fnmatch(said.splitlines()[0], f"abort: {text}")
+    assert project.names() == before
+
+
+def test_the_other_dialect_has_no_option_for_tags(project: Project) -> None:
+    project.clone("--config", "amalgam.git.dialect=cinnabar")
+    other = ("--config", "amalgam.git.dialect=cinnabar")
+    code, said = project.run("tag", "--git", "-r", "0", "v1", *other)
+    assert code
+    assert said.startswith("abort: this command of hg-git needs its dialect\n")
+
+
+def test_a_moved_tag_does_not_replace_a_tag_object(project: Project) -> None:
+    project.clone()
+    project.hg("tag", "-f", "-r", "main", "heavy")
+    assert "warning: not overwriting annotated tag 'heavy'\n" in project.hg("push")
+    assert git(project.upstream, "cat-file", "-t", "heavy") == b"tag\n"
+
+
+def test_changesets_of_tags_are_not_counted_as_unnamed(project: Project) -> None:
+    commit = project.commit("four")
+    git(project.upstream, "tag", "alone", commit)
+    git(project.upstream, "reset", "-q", "--hard", "main~1")
+    project.clone()
+    code, said = project.run("push")
+    assert (code, said.splitlines()[-1]) == (1, "no changes found")
+
+
+def test_outgoing_and_a_push_need_all_commits_of_the_branch(project: Project) -> None:
+    project.clone()
+    project.commit("four")
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-m", "mine")
+    text = (
+        "branch 'refs/heads/main' changed on the server,"
+        " please pull and merge before pushing"
+    )
+    for command in ("outgoing", "push"):
+        code, said = project.run(command)
+        assert (code, said.splitlines()[-1]) == (255, f"abort: {text}")
+    assert "remote: 1 or more incoming" in project.hg("summary", "--remote")
+
+
+def test_one_remote_has_one_rule_for_public_refs(project: Project) -> None:
+    project.clone("--config", "paths.default:hg-git.publish=no")
+    again = ("--config", f"paths.again={project.upstream}")
+    for given, code in (("yes", 255), ("no", 0), ("main", 255)):
+        rule = ("--config", f"paths.again:hg-git.publish={given}")
+        default = ("--config", "paths.default:hg-git.publish=no")
+        found, said = project.run("pull", *again, *default, *rule)
+        assert found == code, said
+        if code:
+            assert "(conflicting paths: again, default)" in said
+    yes = ("--config", "paths.default:hg-git.publish=yes")
+    said = project.hg("pull", "-v", *yes)
+    assert (
+        "publishing remote HEAD\npublishing tag heavy\npublishing tag light\n" in said
+    )
+    assert project.hg("log", "-r", "draft()", "-T", "{rev}") == ""

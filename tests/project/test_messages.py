@@ -37,6 +37,9 @@ WITHOUT_HINT = (
     "git equivalent %s for rev %s ",
     "ambiguous reference %s: %s",
     "the -B/--bookmarks option is not supported when",
+    "tag names must be unique",
+    "the name '%s' already exists",
+    "the name '%s' is not a valid git tag",
     # nothing can be done
     "has ids of %s, and Mercurial's are of SHA-1",
 )

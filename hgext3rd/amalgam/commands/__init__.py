@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mercurial import registrar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mercurial.interfaces.types import RepoT
 
 NAMES = (
@@ -51,26 +53,36 @@ revsetpredicate = registrar.revsetpredicate()
 templatekeyword = registrar.templatekeyword()
 
 
-class _Row:
-    """The row of a command; ``table`` is loaded when Mercurial looks at one."""
+class CommandRow:
+    """The row of a command, made of ``args`` when Mercurial looks at it."""
 
-    def __init__(self, name: bytes) -> None:
-        self._name = name
+    def __init__(self, make: Callable[..., Any], *args: Any) -> None:
+        self._make = make
+        self._args = args
 
     def __getitem__(self, index: int) -> Any:
-        from . import table
-
-        return table.cmdtable[self._name][index]
+        """Return the function, the options or the synopsis."""
+        return self._made()[index]
 
     def __len__(self) -> int:
-        from . import table
+        """Return how many of them the command has."""
+        return len(self._made())
 
-        return len(table.cmdtable[self._name])
+    def _made(self) -> Any:
+        if self._args:
+            self._make, self._args = self._make(*self._args), ()
+        return self._make
+
+
+def _ours(name: bytes) -> Any:
+    from . import table
+
+    return table.cmdtable[name]
 
 
 def add_commands() -> None:
     """Fill the table of commands, after Mercurial has checked it."""
-    cmdtable.update((name, _Row(name)) for name in NAMES)
+    cmdtable.update((name, CommandRow(_ours, name)) for name in NAMES)
 
 
 @revsetpredicate(b"fromgit()")

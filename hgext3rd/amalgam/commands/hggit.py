@@ -11,9 +11,17 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, extensions, revsetlang, scmutil, smartset
+from mercurial import (
+    cmdutil,
+    encoding,
+    error,
+    extensions,
+    revsetlang,
+    scmutil,
+    smartset,
+)
 from mercurial.i18n import _
-from mercurial.node import bin as bin_node, hex as hex_node, short
+from mercurial.node import bin as bin_node, hex as hex_node, nullrev, short
 from mercurial.utils import stringutil
 
 from ..config import GitConfig, setting
@@ -24,6 +32,7 @@ from ..gitpeer.fetched import Fetched
 from ..gitstore.export import export
 from ..gitstore.git.comparison import Differing
 from ..gitstore.git.reffiles import RefFiles
+from ..gitstore.git.refs import TAGS, escaped
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
 from ..hggit import dialect, mapfile, objects, pushes, refs, sample
@@ -31,7 +40,7 @@ from ..terminal import one_line
 from . import ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -95,7 +104,7 @@ def import_commits(ui: UiT, repo: RepoT, remote: bytes | None) -> None:
 def export_commits(ui: UiT, repo: RepoT) -> None:
     """Answer ``git-export``."""
     store = _opened(repo)
-    pushes.warn_of_modules(store)
+    pushes.tell_export(store)
     export.export(store)
     if dialect.goes_on(repo):
         # warns of names that git cannot have
@@ -242,14 +251,81 @@ def fromgit(repo: RepoT, subset: Any, x: Any) -> Any:
     return smartset.baseset([rev for rev, oid in zip(revs, oids, strict=True) if oid])
 
 
-def annotate(
-    orig: Callable[..., Any], ui: UiT, repo: RepoT, *paths: bytes, **opts: Any
+def command(
+    orig: Callable[..., Any], ui: UiT, repo: RepoT, *given: bytes, **opts: Any
 ) -> Any:
-    """Replace ``hg annotate``: also skip commits that a file lists for git."""
+    """Replace ``hg tag``, which has ``--git``, and ``hg annotate``.
+
+    The latter also skips commits that a file lists for git. Where hg-git is loaded,
+    it does both.
+    """
+    if b"hggit" in dict(extensions.extensions()):
+        return orig(ui, repo, *given, **opts)
+    if opts.pop("git", False):
+        return tag(ui, repo, *given, **opts)
     name = setting(ui, b"git", b"blame.ignoreRevsFile")
-    if name and repo.local() and b"hggit" not in dict(extensions.extensions()):
-        opts["skip"] = [*opts.get("skip", ()), *_ignored(ui, repo, name)]
-    return orig(ui, repo, *paths, **opts)
+    if name and "skip" in opts and repo.local():
+        opts["skip"] = [*opts["skip"], *_ignored(ui, repo, name)]
+    return orig(ui, repo, *given, **opts)
+
+
+def tag(ui: UiT, repo: RepoT, *given: bytes, **opts: Any) -> None:
+    """Answer ``tag --git``: make lightweight tags of git."""
+    options = {name.encode(): value for name, value in opts.items()} | {b"git": True}
+    others = [b"local", b"edit", b"message", b"date", b"user"]
+    cmdutil.check_incompatible_arguments(options, b"git", others)
+    cmdutil.check_at_most_one_arg(options, b"rev", b"remove")
+    if not opts["rev"] and not opts["remove"]:
+        raise error.Abort(
+            _(b"git tags require an explicit revision"),
+            hint=_(b"please specify -r/--rev"),
+        )
+    ctx = scmutil.revsingle(repo, opts["rev"]) if opts["rev"] else repo[nullrev]
+    if ctx.rev() == nullrev or opts["force"]:
+        text = _(b"cannot move git tags") if opts["force"] else None
+        raise error.Abort(
+            text or _(b"cannot remove git tags"),
+            hint=_(b"the git documentation heavily discourages editing tags"),
+        )
+    tags = [it.strip() for it in given]
+    if len({*tags}) < len(tags):
+        raise error.Abort(_(b"tag names must be unique"))
+    with repo.wlock(), repo.lock():
+        _make_tags(_opened(repo), ctx, tags)
+
+
+def _make_tags(store: GitStore, ctx: Any, tags: Sequence[bytes]) -> None:
+    """Make lightweight tags of git on the commit of ``ctx``."""
+    repo, found = store.repo, {}
+    for name in tags:
+        scmutil.checknewlabel(repo, name, b"tag")
+        if scmutil.isrevsymbol(repo, name):
+            raise error.Abort(_(b"the name '%s' already exists") % name)
+        ref = TAGS + encoding.fromlocal(name)
+        if escaped(ref) != ref:
+            raise error.Abort(_(b"the name '%s' is not a valid git tag") % name)
+        found[ref] = name
+    pushes.tell_export(store)
+    commit = _commit(store, ctx.node())
+    if commit is None:
+        raise error.Abort(
+            _(b"changeset %s has no commit in git") % ctx,
+            hint=_(b"secret changesets are not exported; see amalgam.git.export"),
+        )
+    for name in tags:
+        repo.ui.debug(one_line(_(b"adding git tag %s") % name))
+    hggitfiles.make_tags(store, found, commit, ctx.node())
+
+
+def _commit(store: GitStore, node: bytes) -> bytes | None:
+    """Return the commit of a changeset, in hex; export it if it has none."""
+    with contextlib.closing(ImportedCommits(store.repo, store)) as imported:
+        for oid in imported.commits([node]):
+            return bytes(oid)
+    export.export(store, [store.repo[node].rev()])
+    with contextlib.closing(store.open_map()) as oidmap:
+        (made,) = oidmap.oids([node])
+    return hex_node(made) if made else None
 
 
 def _ignored(ui: UiT, repo: RepoT, name: bytes) -> Iterator[bytes]:

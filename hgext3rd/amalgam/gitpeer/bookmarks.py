@@ -26,7 +26,7 @@ from ..terminal import one_line
 from .source import HEAD, HEADS, TAGS, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any
 
     from mercurial.interfaces.types import RepoT, UiT
@@ -166,6 +166,21 @@ def follow(
         repo._bookmarks.applychanges(repo, get_transaction(), changes)
 
 
+def require_one_rule(ui: UiT, remotes: Sequence[bytes]) -> None:
+    """Abort if names of one remote have different rules for public refs."""
+    rules = set()
+    for name in remotes:
+        given = _option(ui, name, b"hg-git.publish")
+        switch = stringutil.parsebool(given) if given else None
+        names = stringutil.parselist(given) if given and switch is None else ()
+        rules.add((given is None, switch, frozenset(names)))
+    if len(rules) > 1:
+        raise error.Abort(
+            _(b"different publishing configurations for the same remote location"),
+            hint=_(b"conflicting paths: %s") % b", ".join(sorted(remotes)),
+        )
+
+
 class PublicRefs:
     """The refs of a remote whose changesets are public."""
 
@@ -196,6 +211,14 @@ class PublicRefs:
             return [self._head], refs.nodes(TAGS)
         names = [bytes(encoding.fromlocal(it)) for it in self._names]
         return [prefix + it for prefix in (HEADS, TAGS) for it in names], set()
+
+    def text(self, ref: bytes) -> bytes:
+        """Return the words of hg-git about a public ref."""
+        if ref.startswith(TAGS):
+            return bytes(_(b"publishing tag %s") % shown(ref.removeprefix(TAGS)))
+        if self._is_usual:
+            return bytes(_(b"publishing remote HEAD"))
+        return bytes(_(b"publishing branch %s") % shown(ref.removeprefix(HEADS)))
 
     def __contains__(self, ref: bytes) -> bool:
         """Return whether ``ref`` is public."""

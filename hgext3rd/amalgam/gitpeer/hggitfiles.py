@@ -107,6 +107,19 @@ def _tags(store: GitStore) -> dict[bytes, bytes]:
     return {}
 
 
+def make_tags(
+    store: GitStore, refs: Iterable[bytes], commit: bytes, node: bytes
+) -> None:
+    """Record new tags of a commit, and give them to hg-git's files.
+
+    Under the locks of Mercurial. ``commit`` is in hex; ``node`` is its changeset.
+    """
+    fetched = Fetched(store)
+    new = dict.fromkeys(refs, FetchedRef(commit, commit, hex_node(node)))
+    fetched.write_refs(TAGS_REMOTE, fetched.refs(TAGS_REMOTE) | new)
+    give_back(store, [node])
+
+
 def make_again(repo: RepoT) -> None:
     """Make hg-git's repository if only its map is there, and the user wants its files.
 

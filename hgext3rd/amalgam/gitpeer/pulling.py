@@ -29,7 +29,7 @@ from ..receive import importing, successors
 from ..records import Record
 from ..remote.transport import RemoteFailureError
 from ..terminal import one_line
-from . import bookmarks as marks, checkout, hggitfiles
+from . import bookmarks as marks, checkout, hggitfiles, importhooks
 from .fetched import Fetched
 from .scope import PULLED, Scope
 from .source import HEAD, HEADS, NOTES, TAGS, address_of
@@ -135,7 +135,10 @@ class Known:
 def bring(repo: RepoT, source: GitSource, names: Collection[bytes]) -> Pulled:
     """Import the commits of refs and oids ``names``, and their ancestors."""
     with repo.wlock(), repo.lock():
-        done = _Import(repo, source).run(names)
+        importhooks.begin(repo, source, names_of(repo, remote_name(repo, source)))
+        job = _Import(repo, source)
+        done = job.run(names)
+        job.hooks.end()
         source.note_import(done.heads)
         return done
 
@@ -158,6 +161,7 @@ class _Import:
         """Refs of the last pull."""
         self.refs: dict[bytes, FetchedRef] = {}
         """Those of now, of the names that were asked for."""
+        self.hooks = importhooks.ImportHooks(repo)
         self.left_out: set[bytes] = set()
         """Names among these that are too old to be imported."""
 
@@ -281,11 +285,13 @@ class _Import:
             verify=self.fetched.verify if self.fetched.is_copied() else None,
             # hg-git tells of bookmarks first
             told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,
+            added=self.hooks.added,
         )
         try:
-            return importing.import_commits(
-                repo, self.fetched.git, tips, knows, imported.record, settings
-            )
+            with self.hooks.in_place():
+                return importing.import_commits(
+                    repo, self.fetched.git, tips, knows, imported.record, settings
+                )
         except (error.InputError, error.StorageError) as exc:
             if self.fetched.is_copied() or isinstance(exc, importing.DiffersError):
                 self.fetched.discard()
@@ -385,6 +391,10 @@ def pull(
     op.trmanager = exchange.transactionmanager(repo, b"pull", source.location)
     asked, fetched = _asked(source, op), Fetched(opened(repo))
     remote, settled = remote_name(repo, source), ""
+    if marks.is_of_hggit(repo.ui):
+        names = names_of(repo, remote)
+        marks.require_one_rule(repo.ui, names)
+        importhooks.begin(repo, source, names)
     if asked is None:
         settled = fetched.settled(remote, source.listing)
         if fetched.is_settled(remote, settled):
@@ -480,6 +490,7 @@ class _Pull:
             self._set_bookmarks(nodes, marked, branches)
             if asked is None:
                 self._prune(job.before)
+            job.hooks.end()
             importing.tell(source.told_later)
             if pulled_refs != job.before:
                 transaction = op.trmanager.transaction()
@@ -502,6 +513,9 @@ class _Pull:
         repo, head = self._repo.unfiltered(), self._advertised.head
         rule = marks.PublicRefs(repo.ui, self._remote, head)
         public = {it for ref, it in nodes.items() if ref in rule}
+        if marks.is_of_hggit(repo.ui):
+            for ref in filter(rule.__contains__, sorted(nodes)):
+                repo.ui.note(one_line(rule.text(ref)))
         for phase, wanted in (
             (phases.public, public),
             (phases.draft, {*nodes.values()} - public),

@@ -15,7 +15,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, exchange, obsutil, phases
+from mercurial import error, exchange, hook as hookmod, obsutil, phases
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node, short
 
@@ -36,7 +36,7 @@ from .fetched import Fetched
 from .source import HEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -90,6 +90,7 @@ def push(
     """
     source: GitSource = peer.source
     op = exchange.pushoperation(repo, peer, force, revs, newbranch, bookmarks, publish)
+    repo.hook(b"preoutgoing", throw=True, git=True, source=b"push", url=source.location)
     run = _Push(repo, source, is_forced=bool(force), publishes=bool(publish))
     if bookmarks and run.exportable and marks.has_suffix(repo.ui):
         raise pushes.named_with_suffix()
@@ -98,8 +99,12 @@ def push(
     named = [repo._bookmarks.expandname(it) for it in bookmarks]
     wanted = run.wanted(revs, named, makes_new=newbranch)
     updates = [it for it in wanted if run.may(it)]
+    if run.exportable:
+        run.begin(updates)
     if PushConfig.from_ui(repo.ui).may_tag and not run.exportable:
         updates += run.tags(updates)
+    if run.exportable and not updates:
+        run.tell_unchanged(updates)
     done = run.push(updates) if updates else 0
     if not done and not run.refused:
         text, count = _(b"no changes found"), 0
@@ -113,6 +118,18 @@ def push(
     if run.refused:
         op.bkresult = 2
     return op
+
+
+def require_pulled(repo: RepoT, source: GitSource) -> None:
+    """With hg-git, abort if a branch has commits that are not here, as a push does."""
+    if not dialect.goes_on(repo):
+        return
+    refs = {marks.ref_of(repo.ui, it) for it in repo._bookmarks}
+    oids = {ref: it for ref, it in source.advertised.oids.items() if ref in refs}
+    known = pulling.known(repo, oids.values())
+    for ref, oid in sorted(oids.items()):
+        if oid not in known:
+            raise pushes.moved(ref)
 
 
 class _Push:
@@ -135,7 +152,7 @@ class _Push:
         self.exportable: pushes.Exportable | None = None
         """All refs to push, if hg-git's users push."""
         if dialect.goes_on(repo):
-            pushes.warn_of_modules(self._store)
+            pushes.tell_export(self._store)
             fetched = Fetched(self._store)
             refs = [fetched.refs(it) for it in sorted(fetched.remotes())]
             ref_of = functools.partial(marks.ref_of, repo.ui)
@@ -228,10 +245,24 @@ class _Push:
     def _is_ancestor(self, old: bytes, new: bytes) -> bool:
         return bool(self._repo.unfiltered().changelog.isancestor(old, new))
 
+    def begin(self, updates: Iterable[Update]) -> None:
+        """Run ``prechangegroup``, as with hg-git before it sends something."""
+        if hookmod.hashook(self._repo.ui, b"prechangegroup"):
+            changes = {it.ref: it.node and hex_node(it.node) for it in updates}
+            given = {"url": self._source.location, "changes": changes}
+            self._repo.hook(b"prechangegroup", source=b"push", git=True, **given)
+
+    def tell_unchanged(self, updates: Iterable[Update]) -> None:
+        """Name the refs that ``updates`` leave as they are, for ``--debug``."""
+        changed, there = {it.ref for it in updates}, self._source.advertised.oids
+        pushes.tell_unchanged(self._repo.ui, self._remote, there, changed)
+
     def unnamed(self) -> int:
-        """Return how many changesets might leave, and no branch of the remote has."""
-        known = [bin_node(it) for it in self._known.values()]
-        return len(self._repo.filtered(b"served").revs(b"not ::%ln", known))
+        """Return how many changesets might leave, and no ref of the remote has."""
+        advertised = self._source.advertised
+        oids = {advertised.commit(ref) for ref in advertised.oids}
+        known = map(bin_node, pulling.known(self._repo, oids).values())
+        return len(self._repo.filtered(b"served").revs(b"not ::%ln", [*known]))
 
     def tags(self, updates: Sequence[Update]) -> list[Update]:
         """Return the tags that the remote lacks, on changesets that it has or gets."""
@@ -315,7 +346,6 @@ class _Push:
     def push(self, updates: Sequence[Update]) -> int:
         """Push ``updates``; return how many the remote has taken."""
         repo, store, source = self._repo, self._store, self._source
-        repo.hook(b"preoutgoing", throw=True, source=b"push")
         oids = self._exported(updates)
         changes = [
             Change(
@@ -326,6 +356,7 @@ class _Push:
         if self.exportable:
             new = [it.new for it in changes if it.new != NO_OID]
             git = store.repository.git._replace(lender=Fetched(store).git)
+            pushes.run_outgoing(self._store, git, new, self._known, source.location)
             pushes.tell_objects(repo.ui, git, new, self._known)
         transport = source.connected(store.repository.git)
         try:
@@ -339,6 +370,7 @@ class _Push:
             raise source.failed(answers.failure, act=_(b"push to"))
         if self.exportable:
             updates = sorted(updates)
+            self.tell_unchanged(updates)
         done = [it for it in updates if self._is_taken(it, answers, oids)]
         self._keep(done, oids)
         if done:
@@ -394,7 +426,8 @@ class _Push:
             return False
         if self.exportable and update.node:
             text = pushes.change_of(
-                *(self._repo.ui, self._remote, update.ref, oids[update.node]),
+                *(self._repo.ui, self._remote, update.ref),
+                update.tag_object or oids[update.node],
                 is_new=update.old == NO_OID,
             )
             self._repo.ui.status(one_line(text))

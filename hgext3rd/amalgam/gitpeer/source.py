@@ -100,11 +100,17 @@ class GitSource:
         """As ``cgresult`` of Mercurial, for commits that were imported for them."""
         self.told_later: Messages = []
         """Messages about imports, for the end of a pull."""
+        self._has_begun = False
         self._bar: Any = None
 
     def pulls_into(self, repo: RepoT) -> None:
         """Let ``repo`` be the repository that asks."""
         self.repo = repo
+
+    def begins(self) -> bool:
+        """Return whether this is the first call: hooks are told once of an import."""
+        has_begun, self._has_begun = self._has_begun, True
+        return not has_begun
 
     def note_import(self, heads: int) -> None:
         """Keep ``cgresult`` of an import for the pull that follows."""

@@ -167,5 +167,7 @@ def common(
 ) -> Any:
     """Replace ``discovery.findcommonincoming``, also for outgoing changesets."""
     if isinstance(remote, peers.GitPeer):
+        if "ancestorsof" in kwargs:  # asked for what is outgoing
+            pushing.require_pulled(repo, remote.source)
         return incomings.common(repo, remote.source)
     return orig(repo, remote, *args, **kwargs)

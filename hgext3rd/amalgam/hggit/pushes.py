@@ -11,9 +11,9 @@ import contextlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mercurial import encoding, error
+from mercurial import encoding, error, hook as hookmod
 from mercurial.i18n import _
-from mercurial.node import nullid
+from mercurial.node import bin as bin_node, hex as hex_node, nullid
 
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags
 from ..gitstore.imported import ImportedCommits
@@ -21,7 +21,14 @@ from ..records import Record
 from ..terminal import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Container,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -71,7 +78,10 @@ def exportable(
         if escaped(name) != name:
             _warn(repo.ui, _(b"tag"), tag.replace(b" ", b"_"))
         elif has(node):
-            tags.setdefault(TAGS + name, node)
+            kept = tags.setdefault(TAGS + name, node)
+            if kept != node and TAGS + name in objects:
+                text = _(b"warning: not overwriting annotated tag '%s'")
+                repo.ui.warn(one_line(text % tag))
     own_tags = {*tags} - fetched_tags
     withheld: set[bytes] = set()
     for bookmark, node in sorted(repo._bookmarks.items()):
@@ -87,25 +97,58 @@ def exportable(
     return Exportable(heads, tags, objects, own_tags, withheld - heads.keys())
 
 
-def warn_of_modules(store: GitStore) -> None:
-    """Warn of each changeset with another ``.gitmodules`` that becomes a commit now."""
-    repo = store.repo.unfiltered()
+def tell_export(store: GitStore) -> None:
+    """Tell of changesets that become commits now: run ``gitexport`` with all of them.
+
+    Those with another ``.gitmodules`` are warned of.
+    """
+    repo, served = store.repo.unfiltered(), store.repo.filtered(b"served").changelog
+    if hookmod.hashook(repo.ui, b"gitexport"):
+        nodes = _unexported(store, map(served.node, served))
+        parts = {it for it in nodes if repo[it].extra().get(b"hg-git") == b"octopus"}
+        if names := [hex_node(it) for it in nodes if it not in parts]:
+            store.repo.hook(b"gitexport", nodes=names, git=True)
     filelog = repo.file(b".gitmodules")
-    has = store.repo.filtered(b"served").changelog.hasnode
     found = [repo[rev].node() for rev in {*map(filelog.linkrev, filelog)}]
-    found = [node for node in found if has(node)]
-    if not found:
-        return
+    for _node in _unexported(store, filter(served.hasnode, found)):
+        text = _(
+            b"warning: ignoring modifications to '.gitmodules' file; "
+            b"please use '.hgsub' instead"
+        )
+        repo.ui.warn(one_line(text))
+
+
+def _unexported(store: GitStore, nodes: Iterable[bytes]) -> list[bytes]:
+    """Return those of ``nodes`` without a commit."""
+    asked = [*nodes]
+    if not asked:
+        return []
     with contextlib.closing(ImportedCommits(store.repo, store)) as imported:
-        found = [node for node in found if not imported.commits([node])]
+        asked = [node for node in asked if not imported.commits([node])]
     with contextlib.closing(store.open_map()) as oidmap:
-        for oid in oidmap.oids(found):
-            if oid is None:
-                text = _(
-                    b"warning: ignoring modifications to '.gitmodules' file; "
-                    b"please use '.hgsub' instead"
-                )
-                repo.ui.warn(one_line(text))
+        pairs = zip(asked, oidmap.oids(asked), strict=True)
+        return [node for node, oid in pairs if oid is None]
+
+
+def run_outgoing(
+    store: GitStore,
+    git: Git,
+    new: Iterable[bytes],
+    known: Iterable[bytes],
+    url: bytes,
+) -> None:
+    """Run ``outgoing`` for each commit that ``new`` have and ``known`` do not have."""
+    repo = store.repo
+    if not hookmod.hashook(repo.ui, b"outgoing"):
+        return
+    asked = b"".join(b"%s\n" % it for it in (*new, *(b"^" + it for it in known)))
+    args = ("rev-list", "--reverse", "--ignore-missing", "--stdin")
+    oids = git.run(*args, input=asked).stdout.split()
+    with contextlib.closing(store.open_map()) as oidmap:
+        nodes = oidmap.changesets([bin_node(it) for it in oids])
+    for oid, node in zip(oids, nodes, strict=True):
+        given = {"url": url, "node": hex_node(node) if node else b"", "git_node": oid}
+        repo.hook(b"outgoing", source=b"push", git=True, **given)
 
 
 def _warn(ui: UiT, kind: bytes, name: bytes) -> None:
@@ -193,6 +236,7 @@ def tell_objects(
     ) as found:
         roots = {*_lines(found)}
     counted: Counter[bytes] = Counter()
+    commits: list[bytes] = []
     with (
         git.pieces(*args, "--objects", "--no-object-names", input=asked) as oids,
         git.pieces(
@@ -204,8 +248,11 @@ def tell_objects(
             kind, _space, oid = line.partition(b" ")
             counted[kind] += 1
             roots.discard(oid)
+            if kind == b"commit" and ui.debugflag:
+                commits.append(oid)
     counted[b"tree"] += len(roots)
     if counted[b"commit"]:
+        ui.debug(_(b"list of commits:\n"), *map(one_line, commits))
         ui.status(_(b"adding objects\n"))
         text = _(b"added %d commits with %d trees and %d blobs")
         kinds = (b"commit", b"tree", b"blob")
@@ -217,6 +264,16 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")
         yield from lines
+
+
+def tell_unchanged(
+    ui: UiT, remote: bytes, there: Mapping[bytes, bytes], changed: Container[bytes]
+) -> None:
+    """Name the refs that stay, for ``--debug``."""
+    for ref, oid in sorted(there.items()):
+        if ref.startswith((HEADS, TAGS)) and ref not in changed:
+            text = _(b"unchanged reference %s::%s => GIT:%s")
+            ui.debug(one_line(text % (remote, ref, oid[:_SHOWN])))
 
 
 def change_of(ui: UiT, remote: bytes, ref: bytes, new: bytes, *, is_new: bool) -> bytes:

@@ -64,6 +64,8 @@ class ImportSettings(Record):
     It is called once, before anything is added. Without it, they are verified."""
     told_later: Messages | None = None
     """Where Mercurial's messages about the last transaction go; else to the user."""
+    added: Callable[[Sequence[tuple[bytes, bytes]]], None] | None = None
+    """Called in each transaction, with the pairs that are recorded."""
 
 
 class Recorder(Protocol):
@@ -190,6 +192,9 @@ def _import(
                     if name.startswith(_COUNTS):
                         del transaction.changes[name]
             record(transaction, made.changesets, made.foreign)
+            if settings.added is not None:
+                with _aloud(repo.ui, settings.told_later):
+                    settings.added(made.changesets)
 
 
 class _Sorted(set[bytes]):
@@ -258,6 +263,20 @@ def _held(ui: UiT, messages: Messages | None) -> Iterator[None]:
         messages += [(ui.write, it) for it in text.splitlines()]
         if not is_done:
             tell(messages)
+
+
+@contextlib.contextmanager
+def _aloud(ui: UiT, messages: Messages | None) -> Iterator[None]:
+    """Print at once, among messages that are collected."""
+    if messages is None:
+        yield
+        return
+    text = ui.popbuffer()
+    try:
+        yield
+    finally:
+        ui.pushbuffer()
+        ui.write(*map(one_line, text.splitlines()))
 
 
 def tell(messages: Messages) -> None:
