@@ -158,6 +158,23 @@ def test_malformed_gitmodules_are_named(project: Project) -> None:
     assert f"in {wrong[:12]}\n" in said
 
 
+def test_malformed_gitmodules_of_a_merge_of_three_are_named(project: Project) -> None:
+    """Its changesets but the last have no commit."""
+    for branch in ("left", "right"):
+        git(project.upstream, "branch", branch, "main~1")
+        project.commit(branch, branch=branch)
+    project.commit("four")
+    project.dated("merge", "-q", "--no-commit", "left", "right")
+    (project.upstream / ".gitmodules").write_text("<<<<<<< HEAD\n")
+    git(project.upstream, "add", ".gitmodules")
+    project.dated("commit", "-q", "-m", "octopus")
+    octopus = git(project.upstream, "log", "-1", "--format=%h %p", "--abbrev=12")
+    assert len(octopus.split()) == 4
+    said = project.clone()
+    assert said.count("warning: failed to parse .gitmodules in ") == 1
+    assert f"in {octopus.split()[0].decode()}\n" in said
+
+
 def test_own_gitmodules_are_warned_of_once(project: Project) -> None:
     warning = (
         "warning: ignoring modifications to '.gitmodules' file; please use '.hgsub'"

@@ -7,6 +7,7 @@ one continues. Does not know remotes, refs or the oid map.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import tempfile
 from math import inf
@@ -233,11 +234,14 @@ def _warn_of_modules(
     revs = {it for it in map(filelog.linkrev, filelog) if it >= end}
     if not revs:
         return
-    node = repo.unfiltered().changelog.node
-    commits = {bin_node(hg_node): oid for oid, hg_node in changesets}
-    for rev in sorted(revs):
+    log = repo.unfiltered().changelog
+    made = ((log.rev(bin_node(hg_node)), oid) for oid, hg_node in changesets)
+    commits = sorted((rev, oid) for rev, oid in made if rev >= end)
+    # parts of a merge of many come before the changeset that has its commit
+    places = (bisect.bisect_left(commits, (rev, b"")) for rev in revs)
+    for place in sorted({it for it in places if it < len(commits)}):
         text = _(b"warning: failed to parse .gitmodules in %s")
-        repo.ui.warn(one_line(text % commits[node(rev)][:_SHORT]))
+        repo.ui.warn(one_line(text % commits[place][1][:_SHORT]))
 
 
 @contextlib.contextmanager
