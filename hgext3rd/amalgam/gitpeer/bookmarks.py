@@ -26,7 +26,7 @@ from ..terminal import one_line
 from .source import HEAD, HEADS, TAGS, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from typing import Any
 
     from mercurial.interfaces.types import RepoT, UiT
@@ -40,6 +40,16 @@ MOST = 100
 def name_of(ui: UiT, ref: bytes) -> bytes:
     """Return the bookmark of a branch."""
     return shown(ref.removeprefix(HEADS)) + _suffix(ui)
+
+
+def by_name(ui: UiT, refs: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return the branches among ``refs`` by their bookmarks."""
+    suffix = _suffix(ui)
+    return {
+        shown(ref.removeprefix(HEADS)) + suffix: ref
+        for ref in refs
+        if ref.startswith(HEADS)
+    }
 
 
 def ref_of(ui: UiT, bookmark: bytes) -> bytes:

@@ -32,7 +32,7 @@ from ..remote.transport import FailureKind, RemoteFailureError
 from ..scratch import scratch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..gitstore.fetchedrefs import FetchedRef
     from ..gitstore.store import GitStore
@@ -44,12 +44,14 @@ _SETTLED_BYTES = 1 << 10
 _LISTING = b".listing"
 _LISTING_TITLE = b"amalgam listing 1 "
 _LISTING_BYTES = 1 << 30
-# of some 500 refs
 _SHORT_BYTES = 1 << 15
+"""Of a listing of some 500 refs: shorter ones are not kept."""
 _COPIED = b"copied"
 _COPIED_TITLE = b"amalgam copied packs 1\n"
 _MARK = b"hggit.names"
 _MARK_TITLE = b"amalgam names of hg-git 1"
+# refs whose lines are replaced one by one
+_MOST_LISTED = 200
 # sections that pulls depend on
 _SECTIONS = (b"amalgam", b"experimental", b"git", b"hggit", b"paths", b"phases")
 _NEW = b"refs/new/"
@@ -66,6 +68,10 @@ class Fetched(FetchedRefs):
     def __init__(self, store: GitStore) -> None:
         super().__init__(store)
         self._repository = Repository(fetched_git(store), store.placement)
+        self._listed: dict[bytes, bytes] = {}
+        """Content of files of listings that were read or written, by name."""
+        self._refs_read: dict[bytes, tuple[object, bytes]] = {}
+        """Lines of files of refs, by name, with the stats of the file."""
 
     @property
     def git(self) -> Git:
@@ -102,6 +108,43 @@ class Fetched(FetchedRefs):
         content = refs if isinstance(refs, bytes) else formatted(refs)
         self._directory.replace(self._file(remote), content, self._store.placement)
 
+    def _lines(self, remote: bytes) -> bytes:
+        """Return the content without its title; read again if the file has changed.
+
+        For 100,000 refs it has 14 MB.
+        """
+        name, stamp = self._file(remote), None
+        with contextlib.suppress(OSError, error.StorageError):
+            it = self._directory.stat(name)
+            stamp = (it.st_ino, it.st_size, it.st_mtime_ns, it.st_ctime_ns)
+        before, lines = self._refs_read.get(name, (None, b""))
+        if stamp is None or before != stamp:
+            lines = super()._lines(remote)
+            self._refs_read[name] = (stamp, lines)
+        return lines
+
+    def keep_some(
+        self,
+        remote: bytes,
+        names: Collection[bytes],
+        refs: Mapping[bytes, FetchedRef],
+        transaction: Any,
+    ) -> None:
+        """Keep ``refs`` in place of ``names`` when ``transaction`` has ended.
+
+        The listing follows, if it was kept.
+        """
+        content = self.lines(remote).replaced(names, refs)
+        listing = self.listing(remote)
+        self.keep_refs(remote, content, transaction)
+
+        def write(_transaction: Any) -> None:
+            self.keep_listing(remote, _relisted(listing, changed, refs))
+
+        changed = {*names, *refs}
+        if listing and len(changed) <= _MOST_LISTED:
+            transaction.addpostclose(b"zz-amalgam-refs-listing", write)
+
     def listing(self, remote: bytes) -> bytes:
         """Return the listing that the refs of ``remote`` have, if it was kept."""
         name = self._file(remote) + _LISTING
@@ -109,6 +152,7 @@ class Fetched(FetchedRefs):
             content = self._directory.tryread(name, _LISTING_BYTES)
             title = self._listing_title(remote) if content else b""
             if title and content.startswith(title):
+                self._listed[name] = content
                 return content[len(title) :]
         return b""
 
@@ -119,11 +163,14 @@ class Fetched(FetchedRefs):
         """
         name = self._file(remote) + _LISTING
         with contextlib.suppress(OSError, error.StorageError):
-            if len(listing) < _SHORT_BYTES:
+            if not self.has_listing(listing):
                 self._directory.remove(name)
                 return
             content = self._listing_title(remote) + listing
+            if content == self._listed.get(name):
+                return
             self._directory.replace(name, content, self._store.placement, durable=False)
+            self._listed[name] = content
 
     def _listing_title(self, remote: bytes) -> bytes:
         """Return the first line of the listing that the present refs have."""
@@ -145,11 +192,11 @@ class Fetched(FetchedRefs):
         content = b"%s\n%s" % (_MARK_TITLE, text.encode())
         self._directory.replace(_MARK, content, self._store.placement)
 
-    def settled(self, remote: bytes, listing: bytes) -> str:
+    def settled(self, remote: bytes, *given: object) -> str:
         """Return a digest of all that a pull from ``remote`` depends on.
 
-        That is the listing of its refs, the configuration, and the stats of the files
-        of the repository.
+        That is ``given``, the configuration, and the stats of the files of the
+        repository.
         """
         repo = self._store.repo
         with contextlib.suppress(OSError, error.StorageError):
@@ -157,9 +204,8 @@ class Fetched(FetchedRefs):
             items = [[*repo.ui.configitems(section)] for section in _SECTIONS]
             state = selection.state_of(repo)
             stats = (it.st_ino, it.st_size, it.st_mtime_ns)
-            place = (__version__, stats, items, state)
+            place = (__version__, stats, items, state, given)
             digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False)
-            digest.update(listing)
             return digest.hexdigest()
         return ""
 
@@ -170,6 +216,10 @@ class Fetched(FetchedRefs):
             found = self._directory.tryread(name, _SETTLED_BYTES)
             return bool(settled) and found == _SETTLED_TITLE + settled.encode()
         return False
+
+    def has_listing(self, listing: bytes) -> bool:
+        """Return whether a listing is long enough to be kept."""
+        return len(listing) >= _SHORT_BYTES
 
     def keep_settled(self, remote: bytes, settled: str) -> None:
         """Note that a pull with this digest has found nothing to do."""
@@ -342,6 +392,32 @@ class Fetched(FetchedRefs):
         if len(self._repository.packs()) > _MOST_PACKS:
             args = ("repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
             self.git.run(*args)
+
+
+def _relisted(
+    listing: bytes, names: Iterable[bytes], refs: Mapping[bytes, FetchedRef]
+) -> bytes:
+    """Return a listing with ``refs`` in place of ``names``; new ones come last."""
+    new: list[bytes] = []
+    for name in sorted(names):
+        found = listing.find(b"\t%s\n" % name)
+        start = listing.rfind(b"\n", 0, found) + 1 if found >= 0 else len(listing)
+        end = start
+        for of_name in (name, name + b"^{}"):
+            line = listing[end : listing.find(b"\n", end) + 1]
+            if line.endswith(b"\t%s\n" % of_name):
+                end += len(line)
+        lines = b""
+        if name in refs:
+            oid, commit, _node = refs[name]
+            lines = b"%s\t%s\n" % (oid, name)
+            if commit != oid:
+                lines += b"%s\t%s^{}\n" % (commit, name)
+        if found < 0:
+            new.append(lines)
+        else:
+            listing = b"".join((listing[:start], lines, listing[end:]))
+    return b"".join((listing, *new))
 
 
 def _fetched(

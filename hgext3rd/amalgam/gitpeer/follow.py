@@ -164,16 +164,14 @@ def _leader(repo: RepoT, name: bytes) -> Leader:
 
 
 def _moved(repo: RepoT, name: bytes) -> tuple[bytes, ...]:
-    refs = Fetched(pulling.opened(repo)).refs(name)
-    nodes = {
-        marks.name_of(repo.ui, ref): it.node
-        for ref, it in refs.items()
-        if ref.startswith(HEADS) and it.node
-    }
-    here = repo._bookmarks
-    return tuple(
-        it for it in sorted(nodes) if it in here and hex_node(here[it]) != nodes[it]
+    nodes = dict(Fetched(pulling.opened(repo)).lines(name).pairs(HEADS))
+    names, here = marks.by_name(repo.ui, nodes), repo._bookmarks
+    moved = (
+        it
+        for it, ref in names.items()
+        if it in here and hex_node(here[it]) != nodes[ref]
     )
+    return tuple(sorted(moved))
 
 
 def _directory(repo: RepoT, name: bytes) -> Directory:
@@ -207,17 +205,18 @@ def _look(repo: RepoT, store: GitStore, name: bytes, directory: Directory) -> in
     started, ui = time.monotonic(), repo.ui
     config = FollowConfig.from_ui(ui, name)
     with remote_of(b"amalgam.follow.%s" % name, config.url):
-        given = config.patterns
+        given = tuple(config.patterns)
         if all(it.startswith(b"!") for it in given):
             given += _ALL
         location, patterns = address_of(config.url, repo.root), RefMap(given)
+        covers = None if given == _ALL else lambda ref: bool(patterns.target(ref))
     if not patterns.is_plain:
         raise error.ConfigError(
             _(b"amalgam.follow.%s.refs cannot rename") % name,
             hint=_(b"leave out the colon, and the name after it"),
         )
     before, peer = len(repo.unfiltered().changelog), GitPeer(ui, location.url, name)
-    op = pulling.pull(repo, peer, covers=lambda ref: bool(patterns.target(ref)))
+    op = pulling.pull(repo, peer, covers=covers, leads=True)
     # without a result, others have added them meanwhile
     new = len(repo.unfiltered().changelog) - before
     count = max(0, new) if op.cgresult else 0

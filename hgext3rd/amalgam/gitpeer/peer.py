@@ -96,11 +96,8 @@ class GitPeer(_Peer):
         if namespace != b"bookmarks":
             return {}
         advertised, repo = self.source.advertised, self.source.repo
-        oids = {
-            bookmarks.name_of(self.source.chosen, ref): advertised.commit(ref)
-            for ref in advertised.oids
-            if ref.startswith(HEADS)
-        }
+        refs = bookmarks.by_name(self.source.chosen, advertised.oids)
+        oids = {name: advertised.commit(ref) for name, ref in refs.items()}
         nodes = pulling.known(repo, oids.values()) if repo is not None else {}
         return {name: nodes.get(oid, oid) for name, oid in oids.items()}
 

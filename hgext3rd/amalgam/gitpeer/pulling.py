@@ -135,8 +135,10 @@ class Known:
 def bring(repo: RepoT, source: GitSource, names: Collection[bytes]) -> Pulled:
     """Import the commits of refs and oids ``names``, and their ancestors."""
     with repo.wlock(), repo.lock():
-        importhooks.begin(repo, source, names_of(repo, remote_name(repo, source)))
-        job = _Import(repo, source)
+        fetched, remote = Fetched(opened(repo)), remote_name(repo, source)
+        importhooks.begin(repo, source, names_of(repo, remote))
+        scope = Scope.of(repo, source, fetched, remote, names)
+        job = _Import(repo, source, fetched, scope)
         done = job.run(names)
         job.hooks.end()
         source.note_import(done.heads)
@@ -147,14 +149,18 @@ class _Import:
     """One import, under the locks of Mercurial."""
 
     def __init__(
-        self, repo: RepoT, source: GitSource, scope: Scope | None = None
+        self,
+        repo: RepoT,
+        source: GitSource,
+        fetched: Fetched,
+        scope: Scope | None = None,
     ) -> None:
         """``scope``: the refs that need a look, if not all of them do."""
         self._repo = repo
         self._source = source
         self._store = opened(repo)
         self._store.require_trust()
-        self.fetched = Fetched(self._store)
+        self.fetched = fetched
         remote = remote_name(repo, source)
         self.scope = scope or Scope.whole(source, self.fetched, remote)
         self.before = self.scope.before
@@ -368,12 +374,13 @@ def pull(
     depth: int | None = None,
     confirm: bool | None = None,
     covers: Callable[[bytes], bool] | None = None,
+    leads: bool = False,
     **_others: Any,
 ) -> exchange.pulloperation:
     """Pull from a git remote, as ``exchange.pull`` does; return its result.
 
     ``peer`` has the ``source``. ``covers`` tells of each branch and tag whether it is
-    pulled; then all these branches become bookmarks.
+    pulled, if not all are. ``leads``: all these branches become bookmarks.
     """
     source: GitSource = peer.source
     if includepats or excludepats or depth:
@@ -396,25 +403,35 @@ def pull(
         marks.require_one_rule(repo.ui, names)
         importhooks.begin(repo, source, names)
     if asked is None:
-        settled = fetched.settled(remote, source.listing)
+        settled = fetched.settled(remote, source.listed, leads)
         if fetched.is_settled(remote, settled):
             repo.ui.status(_(b"no changes found\n"))
             op.cgresult = 0
             return op
     with repo.wlock(), repo.lock():
         scope = None
-        if asked is None and covers is None:
-            scope = Scope.of(repo, source, fetched, remote)
-        is_met = _Pull(repo, source, op, scope).run(asked, covers)
-        if scope is not None and is_met:
+        if covers is None:
+            scope = Scope.of(repo, source, fetched, remote, asked or (), leads=leads)
+        job = _Pull(repo, source, op, fetched, scope)
+        is_met = job.run(asked, covers, leads=leads)
+        if asked is None and scope is not None and is_met:
             fetched.keep_listing(remote, source.listing)
         hggitfiles.give_back(opened(repo), with_bookmarks=False)
-    newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
+        # nobody else changes the files as long as the locks are held
+        if asked is None and is_met and fetched.has_listing(source.listing):
+            time.sleep(min(max(0, TICK_NS - _age_ns(repo)), TICK_NS) / 1e9)
+            settled = fetched.settled(remote, source.listed, leads)
     # files that change twice in a tick may have the same stats
-    is_old = time.time_ns() - newest > TICK_NS
-    if settled and is_old and fetched.settled(remote, source.listing) == settled:
+    is_old = _age_ns(repo) > TICK_NS
+    if settled and is_old and fetched.settled(remote, source.listed, leads) == settled:
         fetched.keep_settled(remote, settled)
     return op
+
+
+def _age_ns(repo: RepoT) -> int:
+    """Return the age of the newest of the files that a pull depends on."""
+    newest = max((it[-1] for it in selection.state_of(repo) if it), default=0)
+    return time.time_ns() - newest
 
 
 def _confirm(repo: RepoT) -> None:
@@ -434,19 +451,26 @@ class _Pull:
     """A pull, under the locks of Mercurial."""
 
     def __init__(
-        self, repo: RepoT, source: GitSource, op: Any, scope: Scope | None
+        self,
+        repo: RepoT,
+        source: GitSource,
+        op: Any,
+        fetched: Fetched,
+        scope: Scope | None,
     ) -> None:
         self._repo = repo
         self._source = source
         self._op = op
         self._remote = remote_name(repo, source)
-        self._job = _Import(repo, source, scope)
+        self._job = _Import(repo, source, fetched, scope)
         self._advertised = self._job.scope.advertised
 
     def run(
         self,
         asked: list[bytes] | None,
         covers: Callable[[bytes], bool] | None = None,
+        *,
+        leads: bool = False,
     ) -> bool:
         """Import ``asked``, or all branches, tags and notes; then names and phases.
 
@@ -460,7 +484,7 @@ class _Pull:
         if names is None:
             names = [it for it in refs if it.startswith(PULLED)]
             is_detached = HEAD in advertised.oids and not advertised.head
-            if is_detached and covers is None and not marks.is_of_hggit(repo.ui):
+            if is_detached and not leads and not marks.is_of_hggit(repo.ui):
                 names.append(HEAD)
         job, end = self._job, len(repo.unfiltered().changelog)
         pulled = job.run(names)
@@ -486,7 +510,7 @@ class _Pull:
             self._set_phases(nodes)
             if asked is None and not dialect.goes_on(repo):
                 self._follow(job.before, nodes, end)
-            marked = branches if covers else asked or ()
+            marked = branches if leads else asked or ()
             self._set_bookmarks(nodes, marked, branches)
             if asked is None:
                 self._prune(job.before)
@@ -494,9 +518,12 @@ class _Pull:
             importing.tell(source.told_later)
             if pulled_refs != job.before:
                 transaction = op.trmanager.transaction()
-                content = job.scope.content(pulled_refs)
-                kept = pulled_refs if content is None else content
-                job.fetched.keep_refs(self._remote, kept, transaction)
+                if job.scope.lines is None:
+                    job.fetched.keep_refs(self._remote, pulled_refs, transaction)
+                else:
+                    old = {*job.before} - pulled_refs.keys()
+                    new = {*pulled_refs.items()} - {*job.before.items()}
+                    job.fetched.keep_some(self._remote, old, dict(new), transaction)
         if _clones:
             self._activate(asked, _clones[-1])
         return job.scope.is_met(pulled_refs)
@@ -604,8 +631,8 @@ class _Pull:
         # with all that needed no look
         count = len(there) if scope.lines is None else scope.branches
         branches = {it: node for it, node in nodes.items() if it.startswith(HEADS)}
-        asked = {*asked, head}
-        wanted = marks.wanted(self._repo, self._remote, branches, asked, count)
+        named = {*asked, head}
+        wanted = marks.wanted(self._repo, self._remote, branches, named, count)
         if marks.is_of_hggit(self._repo.ui):
             new = self._op.trmanager.transaction
             marks.follow(self._repo, wanted, new, tells=not _clones)
@@ -615,6 +642,8 @@ class _Pull:
         missing = len(branches) - len(wanted)
         if scope.lines is not None:
             missing = count - len(wanted)
+        if there is asked:  # all branches become bookmarks, and few are in the scope
+            return
         if missing and count > marks.MOST:
             text = _(b"%d branches have no bookmark (hg pull -B NAME makes one)")
             self._repo.ui.status(one_line(text % missing))

@@ -222,7 +222,8 @@ class _Push:
 
     def _keep_equal(self, updates: Sequence[Update]) -> None:
         """Record equal branches that no record has: a killed push has written them."""
-        recorded = Fetched(self._store).refs(self._remote)
+        lines = Fetched(self._store).lines(self._remote)
+        recorded = lines.find(it.ref for it in updates)
         equal = [
             it
             for it in updates
@@ -482,17 +483,17 @@ class _Push:
             repo.transaction(b"push") as transaction,
             contextlib.closing(ImportedCommits(repo, self._store)) as imported,
         ):
-            refs = fetched.refs(remote)
             own_tags = self.exportable.own_tags if self.exportable else ()
+            names, refs = set[bytes](), dict[bytes, FetchedRef]()
             for it in done:
                 if it.ref in own_tags:
                     continue
-                refs.pop(it.ref, None)
+                names.add(it.ref)
                 if it.node:
                     oid = oids[it.node]
                     found = it.tag_object or oid
                     refs[it.ref] = FetchedRef(found, oid, hex_node(it.node))
-            fetched.keep_refs(remote, refs, transaction)
+            fetched.keep_some(remote, names, refs, transaction)
             tips = {it.node for it in done if it.node}
             pairs = [(oids[it], hex_node(it)) for it in sorted(tips)]
             imported.record(transaction, pairs)

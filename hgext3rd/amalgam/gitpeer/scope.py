@@ -22,7 +22,7 @@ from . import bookmarks as marks
 from .source import HEAD, HEADS, NOTES, TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from mercurial.interfaces.types import RepoT
 
@@ -57,9 +57,19 @@ class Scope(Record):
 
     @classmethod
     def of(
-        cls, repo: RepoT, source: GitSource, fetched: Fetched, remote: bytes
+        cls,
+        repo: RepoT,
+        source: GitSource,
+        fetched: Fetched,
+        remote: bytes,
+        asked: Collection[bytes] = (),
+        *,
+        leads: bool = False,
     ) -> Scope:
-        """Return the refs that need a look."""
+        """Return the refs that need a look, and refs ``asked`` for by name.
+
+        ``leads``: all branches become bookmarks.
+        """
         listing, head = fetched.listing(remote), _of_head(source.listing)
         if not listing or (not head and b"\tHEAD\n" in source.listing):
             return cls.whole(source, fetched, remote)
@@ -72,7 +82,8 @@ class Scope(Record):
             b"\n".join((*head, *(it.replace(b" ", b"\t") for it in added)))
         )
         lines, count = fetched.lines(remote), source.listing.count(b"\t" + HEADS)
-        names = changed | _needed(repo, remote, lines, told.head, count)
+        names = changed.union(asked, _needed(repo, remote, lines, told.head))
+        names.update(_with_bookmarks(repo, remote, lines, count, leads=leads))
         if len(names) > _MOST:
             return cls.whole(source, fetched, remote)
         before = lines.find(names)
@@ -89,16 +100,11 @@ class Scope(Record):
             for name, oid in told.oids.items()
             if name == HEAD or name.startswith(PULLED)
         }
+        for name in asked:  # perhaps one that pulls of everything leave out
+            if name in source.advertised.oids:
+                oids[name] = source.advertised.oids[name]
+                told.peeled[name] = source.advertised.commit(name)
         return cls(told._replace(oids=oids), before, count, lines)
-
-    def content(self, refs: Mapping[bytes, FetchedRef]) -> bytes | None:
-        """Return the refs of the remote when those in the scope have become ``refs``.
-
-        As the content of their file; ``None`` if these are all.
-        """
-        if self.lines is None:
-            return None
-        return self.lines.replaced(self.before.keys(), refs)
 
     def is_met(self, refs: Mapping[bytes, FetchedRef]) -> bool:
         """Return whether ``refs`` are exactly those that are advertised.
@@ -133,14 +139,8 @@ def _of_head(listing: bytes) -> list[bytes]:
     return _OF_HEAD.findall(listing[: listing.find(b"\trefs/")])
 
 
-def _needed(
-    repo: RepoT, remote: bytes, lines: RefLines, head: bytes, count: int
-) -> set[bytes]:
-    """Return refs of ``lines`` that need a look for reasons that are here."""
-    usual = marks.UsualBranches(repo.ui, remote, count)
-    names = {head, *(marks.ref_of(repo.ui, it) for it in repo._bookmarks)}
-    if not usual.are_none:
-        names.update(it for it in lines.below(HEADS) if it in usual)
+def _needed(repo: RepoT, remote: bytes, lines: RefLines, head: bytes) -> set[bytes]:
+    """Return refs of ``lines`` that need a look since changesets here have changed."""
     unfiltered = repo.unfiltered()
     has, rev_of = unfiltered.changelog.hasnode, unfiltered.changelog.rev
     nodes = lines.nodes()
@@ -152,5 +152,21 @@ def _needed(
     drafts = {*unfiltered._phasecache.getrevset(unfiltered, [phases.draft])}
     if drafts:
         wanted |= {it for it in tagged - wanted if rev_of(bin_node(it)) in drafts}
-    names.update(public, lines.with_nodes(wanted) if wanted else ())
-    return names
+    return {head, *public, *(lines.with_nodes(wanted) if wanted else ())}
+
+
+def _with_bookmarks(
+    repo: RepoT, remote: bytes, lines: RefLines, count: int, *, leads: bool
+) -> Iterable[bytes]:
+    """Return branches whose bookmarks may be other ones than at the last pull."""
+    here = repo._bookmarks
+    if leads:
+        nodes = dict(lines.pairs(HEADS))
+        for name, ref in marks.by_name(repo.ui, nodes).items():
+            if name not in here or hex_node(here[name]) != nodes[ref]:
+                yield ref
+        return
+    usual = marks.UsualBranches(repo.ui, remote, count)
+    yield from (marks.ref_of(repo.ui, it) for it in here)
+    if not usual.are_none:
+        yield from (it for it in lines.below(HEADS) if it in usual)

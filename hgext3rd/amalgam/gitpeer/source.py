@@ -5,6 +5,7 @@ Knows which ref Mercurial's users mean, and nothing of changesets.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import weakref
@@ -142,6 +143,11 @@ class GitSource:
             return self.transport.listing()
         except RemoteFailureError as exc:
             raise self.failed(exc) from None
+
+    @util.propertycache
+    def listed(self) -> bytes:
+        """A digest of the listing."""
+        return hashlib.sha1(self.listing, usedforsecurity=False).digest()
 
     @util.propertycache
     def advertised(self) -> Advertised:

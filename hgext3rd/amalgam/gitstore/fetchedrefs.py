@@ -100,6 +100,12 @@ class RefLines:
         """Return the names that begin with ``prefix``, which ends with a slash."""
         return _NAME.findall(self._part(prefix))
 
+    def pairs(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return names and changesets of refs below ``prefix`` that have one."""
+        lines = self._part(prefix).splitlines()
+        found = ((line.rpartition(b" ")[2], line[_NODE]) for line in lines)
+        return [it for it in found if not it[1].startswith(b"-")]
+
     def nodes(self, prefix: bytes = b"") -> set[bytes]:
         """Return the changesets of all refs, or of those below ``prefix``, in hex."""
         found = {line[_NODE] for line in self._part(prefix).splitlines()}
