@@ -35,6 +35,31 @@ def test_cleared_list_is_uploaded_too(fresh: Bundled) -> None:
     assert "\turi" not in (host / "bundles.list").read_text()
 
 
+def test_no_repository_replaces_the_list_of_another(
+    tmp_path: Path, server: HgServer
+) -> None:
+    """Also if it is a copy."""
+    web = tmp_path / "web"
+    one = Bundled.init(tmp_path / "one", server, git=["git-v2"], hg=[])
+    one.configure("amalgam", bundles__directory=str(web))
+    one.refresh()
+    (tmp_path / "copies").mkdir()
+    two = one.copied(tmp_path / "copies")
+    two.commit()
+    before, names = (web / "bundles.list").read_text(), {*web.iterdir()}
+    for command in (REFRESH, CLEAR):
+        done = two.run(command)
+        assert done.code == 20
+        problem = f"abort: the list of bundles in '{web}' is of another repository"
+        assert problem.encode() in done.err
+        assert b"remove bundles.list there" in done.err
+        assert (web / "bundles.list").read_text() == before
+        assert names <= {*web.iterdir()}
+    (web / "bundles.list").unlink()
+    two.refresh()
+    assert "uri = " in (web / "bundles.list").read_text()
+
+
 @pytest.mark.parametrize("closed", ["store", "above", "nothing", "told"])
 def test_who_may_read_the_repository_may_read_its_bundles_elsewhere(
     open_path: Path, server: HgServer, closed: str

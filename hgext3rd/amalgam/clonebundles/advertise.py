@@ -34,7 +34,7 @@ from . import (
     validity,
 )
 from .formats import is_uploaded
-from .register import Register
+from .register import HERE, Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -272,6 +272,8 @@ BUNDLE_LIST = b"bundles.list"
 
 _LIST_LIMIT_BYTES = 1 << 20
 
+_LIST_OWNER = b"# amalgam list of "
+"""Begins a line with a digest of the repository, in a directory that others may use."""
 _LIST_HEAD = b"""\
 [bundle]
 \tversion = 1
@@ -319,6 +321,9 @@ def write_bundle_list(
         return
     # git before 2.40 knows no relative addresses, but a file has no others
     text = bundle_list_text(chain, _on_disk)
+    if path != HERE:
+        text = _owner(repo) + text
+        _require_own(repo, path, there or b"")
     if there != text:
         with locations.writing(path):
             locations.make_directory(repo, path)
@@ -364,10 +369,32 @@ def _on_disk(entry: Entry) -> bytes:
 def _empty_list(repo: RepoT, path: str) -> None:
     """Let the list in a directory where bundles may not be name nothing."""
     directory = locations.directory_at(repo, path)
-    text = bundle_list_text((), _on_disk)
-    if directory is not None and _read_bundle_list(directory) not in (b"", text):
+    text = _owner(repo) + bundle_list_text((), _on_disk)
+    there = _read_bundle_list(directory) if directory is not None else b""
+    if directory is not None and there not in (b"", text):
+        _require_own(repo, path, there or b"")
         with locations.writing(path):
             directory.replace(BUNDLE_LIST, text, locations.placement_at(repo, path))
+
+
+def _owner(repo: RepoT) -> bytes:
+    """Return the line that names this repository: a digest of its path."""
+    digest = hashlib.sha256(repo.sharedpath).hexdigest()
+    return b"%s%s\n" % (_LIST_OWNER, digest.encode())
+
+
+def _require_own(repo: RepoT, path: str, there: bytes) -> None:
+    """Abort if ``there`` is the list of another repository."""
+    if there.startswith(_LIST_OWNER) and not there.startswith(_owner(repo)):
+        raise error.StateError(
+            _(b"the list of bundles in '%s' is of another repository")
+            % printable(os.fsencode(path)),
+            hint=_(
+                b"give each repository an amalgam.bundles.directory of its own; if "
+                b"this one was moved, remove %s there"
+            )
+            % BUNDLE_LIST,
+        )
 
 
 def _read_bundle_list(directory: Directory) -> bytes | None:
