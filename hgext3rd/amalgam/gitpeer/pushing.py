@@ -20,6 +20,7 @@ from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node, short
 
 from ..config import PushConfig
+from ..gitstore import selection
 from ..gitstore.export import export
 from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.git.refs import HEADS, TAGS, escaped, global_tags, tag_names
@@ -405,10 +406,12 @@ class _Push:
                 )
         for node, oid in found.items():
             if oid is None:
-                raise error.StateError(
-                    _(b"changeset %s is not exported") % short(node),
-                    hint=_(b"see amalgam.git.export"),
-                )
+                text = _(b"changeset %s is not exported")
+                hint = _(b"see amalgam.git.export")
+                if selection.topics(repo):
+                    text = _(b"changeset %s has a topic, or one below it has")
+                    hint = _(b"hg topics --clear -r REV removes it")
+                raise error.StateError(text % short(node), hint=hint)
         return {it: oid.hex().encode() for it, oid in found.items() if oid}
 
     def _is_taken(
