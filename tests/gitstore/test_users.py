@@ -364,7 +364,7 @@ def test_two_repositories_do_not_share_a_store(repo: Path, tmp_path: Path) -> No
 def test_two_owners_do_not_share_a_directory_for_bundles(
     server: Path, has_more: bool
 ) -> None:
-    """The file that is in the way is named, and no temporary one stays."""
+    """The file that is in the way is named, or the list, and no temporary one stays."""
     commit_as(ALICE, server, "one")
     clone = server.parent / "clone"
     shutil.copytree(server, clone)
@@ -392,15 +392,19 @@ def test_two_owners_do_not_share_a_directory_for_bundles(
     denied = "Operation not permitted"
     assert said(done).splitlines() == [f"abort: {denied}: '{shared}/file'"]
     done = BOB.hg(clone, *refresh)
-    name = shared / "bundles.list"
+    own = "give each repository an amalgam.bundles.directory of its own"
+    expected = [
+        f"abort: the list of bundles in '{shared}' is of another repository",
+        f"({own}; if this one was moved, remove bundles.list there)",
+    ]
     if not has_more:
         (name,) = shared.glob("*.bundle")
+        expected = [
+            f"abort: cannot write bundle file '{name}': {denied}",
+            f"({own}, which its owner may write)",
+        ]
     assert done.returncode == 255
-    assert said(done).splitlines()[-2:] == [
-        f"abort: cannot write bundle file '{name}': {denied}",
-        "(give each repository an amalgam.bundles.directory of its own, which its "
-        "owner may write)",
-    ]
+    assert said(done).splitlines()[-2:] == expected
     new = {path: path.read_bytes() for path in shared.iterdir()}
     assert there.items() <= new.items()
     assert len(new) == len(there) + has_more
