@@ -73,9 +73,9 @@ def subjects(store: Exported) -> set[str]:
     arguments = ("--batch-all-objects", "--batch-check=%(objecttype) %(objectname)")
     listing = store.git("cat-file", *arguments)
     commits = [line.split()[1] for line in listing.splitlines() if "commit" in line]
-    lines = store.git("show", "-s", "--format=%ae %s", *commits).splitlines()
+    lines = store.git("show", "-s", "--format=<%ae> %s", *commits).splitlines()
     return {
-        line.split(" ", 1)[1] for line in lines if not line.startswith("cinnabar@git")
+        line.split(" ", 1)[1] for line in lines if not line.startswith("<cinnabar@git>")
     }
 
 
