@@ -237,7 +237,7 @@ def changeset_text(
 
 
 def copy_metadata(source: bytes, node: bytes) -> bytes:
-    """What a file revision says of the one that it was copied from."""
+    """The metadata of a copy: name and node of its source."""
     return b"copy: %s\ncopyrev: %s\n" % (source, node.hex().encode())
 
 

@@ -34,7 +34,7 @@ _BLOCKS = 4_000  # of which files are made, about a kilobyte each
 _LARGEST = 5_000_000
 _MINUTES = 10_000_000  # of which dates are drawn: nineteen years
 _DEEPEST = 7
-_MOVED = 8  # so many lines come and go by moving what is behind them
+_MOVED = 8  # so many lines come and go by moving the text behind them
 _LATEST = 32  # changesets that may wait for the node of their manifest
 
 
@@ -77,7 +77,7 @@ class _Line:
     files: dict[bytes, _File] = field(default_factory=dict)
     branch: bytes = b"default"
     changed: dict[bytes, _File | None] = field(default_factory=dict)
-    """What each file was that changed since the last merge with the main line."""
+    """Files that changed since the last merge with the main line, as they were then."""
     hashed: Future[None] | None = None
 
     def fork(self, branch: bytes) -> _Line:
@@ -174,7 +174,7 @@ class _Tree:
 
 
 class _Work:
-    """What changesets do with files."""
+    """Changes of files, as changesets make them."""
 
     def __init__(self, writer: Writer, tree: _Tree) -> None:
         self._writer = writer
@@ -332,7 +332,7 @@ class _Commits:
         self._write(0)
 
     def _merged(self, main: _Line, line: _Line) -> _Changes:
-        """What a merge changes in the main line; a change beats a removal."""
+        """The changes of a merge in the main line; a change beats a removal."""
         changes = _Changes()
         for name, base in line.changed.items():
             ours, theirs = main.files.get(name), line.files.get(name)

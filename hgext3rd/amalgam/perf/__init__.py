@@ -27,7 +27,7 @@ have to answer the same before anything is timed.
 Those rows map whatever the size. By default, hg maps no index below 1 MB, and amalgam
 none below 8 MB: if that concerns this repository, a line below the title says so.
 
-All code has run before, on a repository of one revision. What loading takes is in
+All code has run before, on a repository of one revision. The time of loading is in
 ``perf::amalgam-startup``.
 
 Columns
