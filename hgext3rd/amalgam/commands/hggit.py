@@ -36,7 +36,7 @@ from ..gitstore.git.refs import TAGS, escaped
 from ..gitstore.imported import ImportedCommits
 from ..gitstore.store import GitStore
 from ..hggit import dialect, mapfile, objects, pushes, refs, sample
-from ..terminal import one_line
+from ..terminal import one_line, printable
 from . import ids
 
 if TYPE_CHECKING:
@@ -298,12 +298,13 @@ def _make_tags(store: GitStore, ctx: Any, tags: Sequence[bytes]) -> None:
     """Make lightweight tags of git on the commit of ``ctx``."""
     repo, found = store.repo, {}
     for name in tags:
+        ref, shown = TAGS + encoding.fromlocal(name), printable(name)
+        # as git tag does it: ``-`` would begin an option
+        if not name or name.startswith(b"-") or escaped(ref) != ref:
+            raise error.Abort(_(b"the name '%s' is not a valid git tag") % shown)
         scmutil.checknewlabel(repo, name, b"tag")
         if scmutil.isrevsymbol(repo, name):
-            raise error.Abort(_(b"the name '%s' already exists") % name)
-        ref = TAGS + encoding.fromlocal(name)
-        if escaped(ref) != ref:
-            raise error.Abort(_(b"the name '%s' is not a valid git tag") % name)
+            raise error.Abort(_(b"the name '%s' already exists") % shown)
         found[ref] = name
     pushes.tell_export(store)
     commit = _commit(store, ctx.node())
