@@ -41,7 +41,7 @@ TABLES = {"commands", "configitems", "hooks"}
 OPENING = {"index", "index.opening", "loading"}
 #: A large index.
 MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
-MAPPING |= {"index.decision", "index.indexfile", "config", "records"}
+MAPPING |= {"index.decision", "index.indexfile", "records"}
 MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}
 MAPPING |= {"docketfile", "files", "terminal", "trust"}
 LOOKING_UP = {"index.nodemap", "index.nodemapfile"}
@@ -126,12 +126,21 @@ def test_no_native_core_for_a_small_index(repo: Path) -> None:
         assert loaded(repo, *command) == TABLES | OPENING
 
 
-def test_nothing_that_writes_to_look_something_up(repo: Path) -> None:
-    mapped = ["--config", "experimental.mmapindexthreshold=0"]
-    hg(repo, "debugupdatecaches", *mapped)
-    found = loaded(repo, "log", "-r", "tip", *mapped)
+@pytest.mark.parametrize(
+    ("item", "parser"),
+    [
+        ("storage.revlog.mmap.index:size-threshold=1", set()),
+        ("experimental.mmapindexthreshold=0", {"config"}),
+    ],
+)
+def test_nothing_that_writes_to_look_something_up(
+    repo: Path, item: str, parser: set[str]
+) -> None:
+    hg(repo, "debugupdatecaches", "--config", item)
+    found = loaded(repo, "log", "-r", "tip", "--config", item)
     # where Mercurial is built with Rust, it looks up by itself
-    assert found | LOOKING_UP == TABLES | OPENING | MAPPING | LOOKING_UP
+    expected = TABLES | OPENING | MAPPING | LOOKING_UP | parser
+    assert found | LOOKING_UP == expected
     assert found >= MAPPING
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from mercurial import encoding, error
 
 # C0 controls and DEL; C1 controls, also as bytes that are no UTF-8
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\udc80-\udc9f]")
-_CONTROL_BUT_NEWLINE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udc9f]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\udc80-\udc9f]"
+_CONTROL_BUT_NEWLINE = "[\x00-\x09\x0b-\x1f\x7f-\x9f\udc80-\udc9f]"
 # attributes of exceptions that Mercurial shows
 _SHOWN = ("message", "hint", "desc", "locker", "filename", "filename2", "strerror")
 
@@ -90,8 +90,9 @@ def clean(exc: BaseException) -> None:
 _CODEC = ("utf-8", "surrogateescape")
 
 
-def _replaced(pattern: re.Pattern[str], text: bytes) -> bytes:
-    return pattern.sub(_escaped, text.decode(*_CODEC)).encode(*_CODEC)
+def _replaced(pattern: str, text: bytes) -> bytes:
+    # compiled by the first call: commands that print nothing load this module, too
+    return re.sub(pattern, _escaped, text.decode(*_CODEC)).encode(*_CODEC)
 
 
 def _escaped(found: re.Match[str]) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import VfsT
 
-    from ..config import IndexConfig
     from .mapping import Site
     from .snapshot import IndexFile
 
@@ -58,7 +57,9 @@ class IndexCandidate(Record):
             limit_bytes=self.limit_bytes,
         )
 
-    def reason(self, config: IndexConfig, find: Callable[[], Site | None]) -> Reason:
+    def reason(
+        self, threshold_bytes: int | None, find: Callable[[], Site | None]
+    ) -> Reason:
         """Decide whether it is to be mapped from a snapshot at the site that is found.
 
         It is looked for only if all else speaks for mapping.
@@ -75,7 +76,7 @@ class IndexCandidate(Record):
 
         temporary = self.limit_bytes is None and not self.path.endswith(b".i")
         return reason_for(
-            config.threshold_bytes,
+            threshold_bytes,
             self.size_bytes,
             self.inline,
             temporary,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import UiT
 
-    from ..config import IndexConfig
     from .snapshot import FileStat
 
 _ATTEMPTS = 4
@@ -60,7 +59,7 @@ class Site(Record):
         cls,
         store_path: bytes,
         owner_path: bytes,
-        config: IndexConfig,
+        prefault: bytes,
         follow: Callable[[Placement, Snapshot, memoryview, bool], None],
         ui: UiT,
     ) -> Site:
@@ -74,7 +73,7 @@ class Site(Record):
             snapshots=Snapshots(directory, trust),
             store_path=store_path,
             owner_path=owner_path,
-            prefault=buffer.PREFAULTS[config.prefault],
+            prefault=buffer.PREFAULTS[prefault],
             follow=follow,
         )
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
 
-    from ..config import IndexConfig
     from ..trust import Trust
     from .buffer import Expected
     from .decision import Decision
@@ -85,14 +84,15 @@ class _Switch:
     It refers to neither store nor indexes, which are freed when they are dropped.
     """
 
-    def __init__(self, ui: UiT, stock_bytes: int | None, config: Any = None) -> None:
+    def __init__(
+        self, ui: UiT, threshold_bytes: int | None, item: bytes, prefault: bytes
+    ) -> None:
         self.ui = ui
-        self._stock_bytes = stock_bytes
-        self._config = config
-        self.threshold_bytes = config.threshold_bytes if config else stock_bytes
+        self.threshold_bytes = threshold_bytes
         """The size from which on indexes are mapped; ``None``: none is."""
-        self.item = config.item if config else _STOCK[stock_bytes is not None]
+        self.item = item
         """The config item that decided."""
+        self._prefault = prefault
         # those of store and .hg, not known until the repository object is made
         self.paths: tuple[bytes, bytes] | None = None
         self._site: Site | None = None
@@ -100,15 +100,6 @@ class _Switch:
         # that what was their beginning then still is. Empty if that is not so.
         self.before: dict[bytes, FileStat] = {}
         self.unlogged: dict[bytes, Callable[[], Decision]] = {}
-
-    @property
-    def config(self) -> IndexConfig:
-        """The configuration."""
-        if self._config is None:
-            from .. import config
-
-            self._config = config.IndexConfig.from_ui(self.ui, self._stock_bytes)
-        return self._config
 
     @property
     def site(self) -> Site | None:
@@ -119,7 +110,9 @@ class _Switch:
 
                 load(mapping)
             with contextlib.suppress(OSError):  # no store, and nothing to map
-                self._site = mapping.Site.of(*self.paths, self.config, _follow, self.ui)
+                self._site = mapping.Site.of(
+                    *self.paths, self._prefault, _follow, self.ui
+                )
         return self._site
 
     def log(self) -> None:
@@ -225,8 +218,10 @@ def resolve_options(
         options = orig(ui, requirements, *args, **kwargs)
     data_config = options[b"data-config"]
     stock_bytes = least_mapped(ui, data_config.mmap_index_threshold)
-    read = config.IndexConfig.from_ui(ui, stock_bytes) if is_set else None
-    options[_OPTION] = switch = _Switch(ui, stock_bytes, read)
+    items = (stock_bytes, _STOCK[stock_bytes is not None], b"none")
+    if is_set:
+        items = config.IndexConfig.from_ui(ui, stock_bytes)
+    options[_OPTION] = switch = _Switch(ui, *items)
     data_config.mmap_index_threshold = switch.threshold_bytes
     if with_node_map:
         options[_NODE_MAP_OPTION] = True
@@ -292,7 +287,7 @@ def get_data(
     data, detail = None, b""
     how: tuple[Any, ...] = ()
     with indexfile.open_candidate(self.opener, filepath, size) as seen:
-        reason = seen.reason(switch.config, lambda: switch.site)
+        reason = seen.reason(threshold, lambda: switch.site)
         if reason is decision.Reason.LARGE_ENOUGH and switch.site is not None:
             from . import mapping
 
@@ -420,7 +415,7 @@ def updatecaches(
         from . import refresh
 
         load(refresh)
-    problem = refresh.renew(repo, switch.site, switch.config, before)
+    problem = refresh.renew(repo, switch.site, switch.threshold_bytes, before)
     if problem:
         switch.ui.log(b"amalgam-index", b"snapshots were not renewed: %s\n", problem)
 
@@ -439,7 +434,7 @@ def rebuild(repo: RepoT) -> None:
         raise error.ProgrammingError(b"amalgam is not enabled")
     from . import refresh
 
-    refresh.rebuild(repo, switch.site, switch.config)
+    refresh.rebuild(repo, switch.site, switch.threshold_bytes)
     repo.invalidate(clearfilecache=True)
 
 

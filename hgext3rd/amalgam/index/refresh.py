@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT
 
-    from ..config import IndexConfig
     from ..files import Placement
     from .mapping import Site
     from .snapshot import Snapshot
@@ -44,7 +43,7 @@ def states(repo: RepoT) -> dict[bytes, FileStat]:
 def renew(
     repo: RepoT,
     site: Site,
-    config: IndexConfig,
+    threshold_bytes: int | None,
     before: Mapping[bytes, FileStat],
 ) -> bytes:
     """Renew the snapshots of all indexes to be mapped.
@@ -56,7 +55,7 @@ def renew(
     if not site.trust.usable:
         return _(b"the owner of the repository is not trusted")
     try:
-        _renew(repo, site, config, before)
+        _renew(repo, site, threshold_bytes, before)
     except Busy:
         return _(b"another process is writing snapshots")
     except (Moved, OSError, error.StorageError) as exc:
@@ -64,7 +63,7 @@ def renew(
     return b""
 
 
-def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
+def rebuild(repo: RepoT, site: Site, threshold_bytes: int | None) -> None:
     """Make all snapshots from nothing, and remove those of removed indexes.
 
     Does nothing for users who may not write to the store, or in a world-writable one:
@@ -78,7 +77,7 @@ def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
         return
     try:
         with repo.lock():
-            _renew(repo, site, config, {}, afresh=True)
+            _renew(repo, site, threshold_bytes, {}, afresh=True)
     except Busy:
         raise error.StateError(
             _(b"another process is writing snapshots of indexes"),
@@ -89,7 +88,7 @@ def rebuild(repo: RepoT, site: Site, config: IndexConfig) -> None:
 def _renew(
     repo: RepoT,
     site: Site,
-    config: IndexConfig,
+    threshold_bytes: int | None,
     before: Mapping[bytes, FileStat],
     *,
     afresh: bool = False,
@@ -103,7 +102,7 @@ def _renew(
     with contextlib.ExitStack() as stack:
         for path in sorted(paths):
             seen = stack.enter_context(indexfile.open_candidate(repo.svfs, path))
-            if seen.reason(config, lambda: site) is Reason.LARGE_ENOUGH:
+            if seen.reason(threshold_bytes, lambda: site) is Reason.LARGE_ENOUGH:
                 wanted.append(seen.file)
         if not wanted and not gone:
             return
