@@ -5,17 +5,18 @@ What a newcomer reads
 The page of the extension says what it is for and how to begin:
 
   $ hg help amalgam | sed -n '1,/^Quick start/p'
-  amalgam extension - give git users a Mercurial repository, at native speed
+  amalgam extension - connect Mercurial and git, both ways, at native speed
   
   amalgam lets a Mercurial server speak git. Developers stay with Mercurial.
   Everybody else clones and fetches with plain git, and pushes if you allow it.
   Commits have the ids that git-cinnabar computes, so users of git-cinnabar and
-  of plain git can work together.
+  of plain git can work together. And it lets Mercurial users clone from, pull
+  from and push to git hosts.
   
-  The history is only read, unless you allow "git push". Everything else that
-  amalgam writes is in ".hg/amalgam". You may delete that directory at any time,
-  because it can be made again. Only ids that you adopted from another mirror
-  (".hg/amalgam/adopted") need a backup.
+  The history is only read, unless you pull from git or allow "git push". All
+  else that amalgam writes is in ".hg/amalgam". You may delete that directory at
+  any time, because it can be made again. Only ids that you adopted from another
+  mirror (".hg/amalgam/adopted") need a backup.
   
   Quick start
 
@@ -37,8 +38,8 @@ The page of the extension says what it is for and how to begin:
 
 It is found without knowing its name:
 
-  $ hg help -k 'git users' | grep amalgam
-   amalgam give git users a Mercurial repository, at native speed
+  $ hg help -k 'Mercurial and git' | grep amalgam
+   amalgam connect Mercurial and git, both ways, at native speed
 
 Its version and the Mercurial versions it is tested with are known to hg:
 

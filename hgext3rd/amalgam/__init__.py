@@ -1,11 +1,11 @@
-"""give git users a Mercurial repository, at native speed
+"""connect Mercurial and git, both ways, at native speed
 
 amalgam lets a Mercurial server speak git. Developers stay with Mercurial. Everybody
 else clones and fetches with plain git, and pushes if you allow it. Commits have the
 ids that git-cinnabar computes, so users of git-cinnabar and of plain git can work
-together.
+together. And it lets Mercurial users clone from, pull from and push to git hosts.
 
-The history is only read, unless you allow ``git push``. Everything else that
+The history is only read, unless you pull from git or allow ``git push``. All else that
 amalgam writes is in ``.hg/amalgam``. You may delete that directory at any time,
 because it can be made again. Only ids that you adopted from another mirror
 (``.hg/amalgam/adopted``) need a backup.

@@ -78,6 +78,7 @@ PAGES = sorted(
 #: Blocks that tests of this module take: page, and words of the first line.
 HERE = [
     ("README.rst", "hg serve"),
+    ("README.rst", "hg clone git+https"),
     ("README.rst", "hg admin::amalgam"),
     ("contrib/perf/README.rst", "generate.py"),
     ("contrib/perf/README.rst", "perf::amalgam-"),
@@ -213,6 +214,21 @@ def test_readme_shows_what_works(place: Place) -> None:
     for command in typed(maintenance):
         side = gitnode if "gitnode(" in command else node
         assert place.run(re.sub(r"\bID\b", side, command)), command
+
+
+@pytest.mark.slow
+def test_mercurial_users_work_with_a_git_host(place: Place) -> None:
+    host, clone = place.root / "hosted" / "project", place.root / "project"
+    place.run(f"git init -q --bare -b main {host}")
+    place.run(f"git push -q {host} HEAD:main", made_by_git(place))
+    get, pull, push = typed(block_of("README.rst", "hg clone git+https"))
+    url = f"git+file://{host}"
+    place.run(get.replace("git+https://git.example.org/project", url), place.root)
+    place.run(pull, place.root)
+    place.run("hg commit -q --config ui.allowemptycommit=yes -m theirs", clone)
+    place.run(push, place.root)
+    pushed = place.run("git rev-parse main", host).strip()
+    assert place.run("hg log -r . -T '{gitnode} {desc}'", clone) == f"{pushed} theirs"
 
 
 @pytest.mark.slow
@@ -389,6 +405,14 @@ def block_of(page: str, start: str, has: str = "") -> list[str]:
 def is_run_here(page: str, first: str) -> bool:
     """Tell whether a test of this module takes a block."""
     return any(page == name and start in first for name, start in HERE)
+
+
+def made_by_git(place: Place) -> Path:
+    """Return a new git repository with a commit."""
+    root = place.root / "by-git"
+    place.run(f"git init -q -b main {root}", place.root)
+    place.run("git commit -q --allow-empty -m first", root)
+    return root
 
 
 def make_surveyed(root: Path, place: Place) -> None:
