@@ -384,8 +384,10 @@ class Directory(Record):
                     os.fchmod(fd, placement.program_mode)
                 _fill(fd, content, durable)
                 parent.rename(temporary, last, durable=durable)
-        except BaseException:
+        except BaseException as exc:
             parent.remove(temporary)
+            if isinstance(exc, IsADirectoryError):
+                raise Unusable(self.join(name), _(b"is a directory")) from None
             raise
 
     def rename(

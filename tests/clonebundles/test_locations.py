@@ -56,6 +56,11 @@ def test_no_repository_replaces_the_list_of_another(
         assert (web / "bundles.list").read_text() == before
         assert names <= {*web.iterdir()}
     (web / "bundles.list").unlink()
+    (web / "bundles.list").mkdir()
+    done = two.run(REFRESH)
+    assert f"abort: '{web}/bundles.list' is a directory\n".encode() in done.err
+    assert b"(remove it; amalgam makes its files again)" in done.err
+    (web / "bundles.list").rmdir()
     two.refresh()
     assert "uri = " in (web / "bundles.list").read_text()
 
