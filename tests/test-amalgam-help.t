@@ -64,6 +64,8 @@ Its configuration items are known too:
   amalgam.git.export=served
   amalgam.git.export-on-change=False
   amalgam.git.hggit-files=True
+  amalgam.git.max-pull=100 GB
+  amalgam.git.max-pull-file=2 GB
   amalgam.git.memory=192 MB
   amalgam.git.path=None
   amalgam.git.program=git

@@ -40,6 +40,8 @@ def test_defaults(ui: Any) -> None:
         refs=(b"bookmarks", b"tips", b"tags"),
         check_texts=True,
         memory_bytes=192 << 20,
+        max_pull_bytes=100 << 30,
+        max_pull_file_bytes=2 << 30,
         path=None,
         program=b"git",
         hggit_files=True,

@@ -354,6 +354,8 @@ class GitConfig(Record):
     dialect: bytes = row(b"amalgam.git.dialect")
     check_texts: bool = row(b"amalgam.git.check-texts")
     memory_bytes: int = row(b"amalgam.git.memory")
+    max_pull_bytes: int = row(b"amalgam.git.max-pull")
+    max_pull_file_bytes: int = row(b"amalgam.git.max-pull-file")
     path: bytes | None = row(b"amalgam.git.path")
     program: bytes = row(b"amalgam.git.program")
     hggit_files: bool = row(b"amalgam.git.hggit-files")

@@ -97,6 +97,22 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b" them.",
     ),
     (
+        b"amalgam.git.max-pull",
+        ("Size", b"a size such as 512 MB", 1),
+        b"100 GB",
+        _TRUSTED,
+        b"The largest pack that a pull may receive from a git host.",
+    ),
+    (
+        b"amalgam.git.max-pull-file",
+        ("Size", b"a size such as 100 MB", 1),
+        b"2 GB",
+        _TRUSTED,
+        b"The largest file that a pulled commit may add or change. Mercurial stores"
+        b" up to 2 GB. git takes no more memory at once than the larger of both"
+        b" limits, and at most 4 GB.",
+    ),
+    (
         b"amalgam.git.memory",
         ("Size", b"a size of at least 1.00 MB, such as 192 MB", 1 << 20),
         b"192 MB",

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error
+from mercurial import error, util
 
 from .. import __version__
 from ..files import TEMPORARY, Directory, Unusable
@@ -25,7 +25,7 @@ from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRefs, formatted
 from ..gitstore.git import layout
 from ..gitstore.git.layout import PACKS
-from ..gitstore.git.process import Git
+from ..gitstore.git.process import FetchLimits, Git
 from ..gitstore.git.repository import Repository
 from ..gitstore.remotetags import fetched_git
 from ..remote.transport import FailureKind, RemoteFailureError
@@ -57,6 +57,10 @@ _SECTIONS = (b"amalgam", b"experimental", b"git", b"hggit", b"paths", b"phases")
 _NEW = b"refs/new/"
 # more refs than these are fetched by their oids
 _FEW = 500
+# git says how much memory it tried to take at once, and how much it may
+_OVER_LIMIT = b"over limit"
+# of a table of 60 million objects
+_MOST_ALLOCATED = 4 << 30
 # refs that git tells a remote of, to get few objects
 _MOST_HAVES = 500
 _MOST_PACKS = 20
@@ -257,7 +261,7 @@ class Fetched(FetchedRefs):
         with self._staged(haves if lends else ()) as staging:
             if lends:
                 staging = staging._replace(lender=self.git)
-            found = _fetched(transport, staging, wanted)
+            found = self._received(transport, staging, wanted)
             yield staging, {name: found[name] for name in wanted if name in found}
 
     def fetch(
@@ -301,15 +305,45 @@ class Fetched(FetchedRefs):
             packs.make(self._store.placement)
             staging = staging._replace(lender=lender)
             try:
-                found = _fetched(transport, staging, wanted)
+                found = self._received(transport, staging, wanted)
                 oids = b"".join(b"%s\n" % oid for oid, _behind in found.values())
                 args = ("--revs", "--quiet", "--delta-base-offset", packs.join(b"pack"))
                 staging.run("pack-objects", *args, input=oids)
             except (RemoteFailureError, error.Abort):
                 return None
+            self._check_sizes(packs)
             self._set_copied(True)
             self._take(packs)
         return found
+
+    def _received(
+        self, transport: Transport, into: Git, wanted: Mapping[bytes, bytes]
+    ) -> dict[bytes, tuple[bytes, bytes]]:
+        """Fetch, within the limits of a pull; return as ``fetching``."""
+        config = self._store.config
+        most = max(
+            min(config.max_pull_bytes, _MOST_ALLOCATED), config.max_pull_file_bytes
+        )
+        limits = FetchLimits(config.max_pull_bytes, most)
+        try:
+            return _fetched(transport, into, wanted, limits)
+        except RemoteFailureError as exc:
+            assert into.directory is not None
+            self._check_sizes(into.directory.sub(PACKS))
+            if _OVER_LIMIT in exc.reason:
+                reason = b"an object takes more than %s" % util.bytecount(most)
+                raise RemoteFailureError(FailureKind.LIMIT, reason) from None
+            raise
+
+    def _check_sizes(self, packs: Directory) -> None:
+        """Refuse packs that are as large as git could make them, or larger."""
+        most = self._store.config.max_pull_bytes
+        for name in packs.names():
+            if packs.stat(name).st_size >= most:
+                raise RemoteFailureError(
+                    FailureKind.LIMIT,
+                    b"the pack is larger than %s" % util.bytecount(most),
+                )
 
     def is_copied(self) -> bool:
         """Return whether nobody has verified the objects yet."""
@@ -421,14 +455,17 @@ def _relisted(
 
 
 def _fetched(
-    transport: Transport, into: Git, wanted: Mapping[bytes, bytes]
+    transport: Transport,
+    into: Git,
+    wanted: Mapping[bytes, bytes],
+    limits: FetchLimits,
 ) -> dict[bytes, tuple[bytes, bytes]]:
     """Fetch, and return the oid of each name, and the one behind tag objects."""
     if len(wanted) > _FEW:
         # git writes a file for each ref that it fetches by name
         oids = sorted({*wanted.values()})
         try:
-            _fetch(transport, into, oids)
+            _fetch(transport, into, oids, limits)
         except RemoteFailureError as exc:
             if exc.kind in (FailureKind.LOGIN, FailureKind.TRANSIENT):
                 raise
@@ -446,16 +483,18 @@ def _fetched(
         plain = {name for name in wanted if b"/" not in name}
         sources = {it for it in spaces if it.startswith(b"refs/")} | plain
     specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
-    _fetch(transport, into, specs)
+    _fetch(transport, into, specs, limits)
     return _found(into)
 
 
-def _fetch(transport: Transport, into: Git, specs: Sequence[bytes]) -> None:
+def _fetch(
+    transport: Transport, into: Git, specs: Sequence[bytes], limits: FetchLimits
+) -> None:
     # always packs; and nothing else is written
     settings = {"fetch.unpackLimit": "1", "transfer.unpackLimit": "1"}
     settings |= {"fetch.writeCommitGraph": "false", "core.logAllRefUpdates": "false"}
     # git leaves out what needs commits that the remote has not
-    for line in transport.fetch(into, specs, settings):
+    for line in transport.fetch(into, specs, settings, limits):
         if b"shallow roots" in line:
             raise RemoteFailureError(FailureKind.RULE, line)
 

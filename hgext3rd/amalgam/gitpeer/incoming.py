@@ -123,6 +123,7 @@ def _bundled(
             memory_bytes=store.config.memory_bytes,
             round_trip=is_exact,
             is_exact=is_exact,
+            most_file_bytes=store.config.max_pull_file_bytes,
         )
         for refusal in made.refused:
             raise importing.refused(refusal)

@@ -27,7 +27,7 @@ from ..gitstore.store import GitStore
 from ..hggit import adoption, dialect
 from ..receive import importing, successors
 from ..records import Record
-from ..remote.transport import RemoteFailureError
+from ..remote.transport import FailureKind, RemoteFailureError
 from ..terminal import one_line
 from . import bookmarks as marks, checkout, hggitfiles, importhooks
 from .fetched import Fetched
@@ -288,6 +288,7 @@ class _Import:
             source.remote.shown,
             is_exact=imported.is_exact,
             public=public,
+            most_file_bytes=config.max_pull_file_bytes,
             verify=self.fetched.verify if self.fetched.is_copied() else None,
             # hg-git tells of bookmarks first
             told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,
@@ -329,6 +330,8 @@ def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
             hint=_(b"complete it there: git fetch --unshallow"),
         )
     hint = _(b"pull again; what was imported is kept")
+    if exc.kind is FailureKind.LIMIT:
+        hint = _(b"pull parts with -r, or see 'hg help config.amalgam.git.max-pull'")
     return source.failed(exc, hint)
 
 

@@ -241,6 +241,8 @@ _PHASES = {
     0: (_(b"converting commits"), _(b"commits")),
     2: (_(b"checking changesets"), _(b"changesets")),
 }
+STORED_BYTES = 2 << 30
+"""Mercurial's own size limit of a file."""
 _MOST_BYTES = (1 << 64) - 1
 _MOST_RENAMES = 1 << 32
 _VERSIONS = {b"02": 2, b"03": 3}
@@ -507,8 +509,6 @@ def _split(joined: bytes) -> list[bytes]:
 _MOST_NAMED = 5
 """Commits that are named if they cannot be pushed."""
 _SHORT = 12
-_STORED_BYTES = 2 << 30
-"""Mercurial's own size limit of a file."""
 
 
 class PushLimits(Record):
@@ -576,5 +576,5 @@ class PushLimits(Record):
         """Describe the property of a commit that is refused."""
         if refusal.reason != FILE_SIZE:
             return refusal.reason.text
-        most = util.bytecount(min(self.file_bytes, _STORED_BYTES))
+        most = util.bytecount(min(self.file_bytes, STORED_BYTES))
         return _(b"a file is larger than %s") % most

@@ -56,6 +56,8 @@ class ImportSettings(Record):
     """Commits of one transaction."""
     first_batch: int = _FIRST_BATCH
     """The same of an empty repository, if the core writes the store."""
+    most_file_bytes: int = convert.STORED_BYTES
+    """Length of the largest file."""
     is_exact: bool = False
     """Whether extras keep parts of commits that changesets cannot express."""
     public: Collection[bytes] = ()
@@ -139,10 +141,13 @@ def refused(refusal: convert.Refusal) -> error.InputError:
     """Return the error for a commit that cannot be a changeset."""
     detail = b": %s" % printable(refusal.detail) if refusal.detail else b""
     is_wrong = refusal.reason == convert.DIFFERS
+    hint = _(b"see 'hg git::survey REPOSITORY' for all such commits")
+    if refusal.reason == convert.FILE_SIZE:
+        hint = _(b"see 'hg help config.amalgam.git.max-pull-file'")
     return (DiffersError if is_wrong else error.InputError)(
         _(b"cannot import commit %s: %s%s")
         % (refusal.oid, refusal.reason.text, detail),
-        hint=_(b"see 'hg git::survey REPOSITORY' for all such commits"),
+        hint=hint,
     )
 
 
@@ -161,6 +166,7 @@ def _import(
             memory_bytes=settings.memory_bytes,
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
+            most_file_bytes=settings.most_file_bytes,
             packs=git.directory and git.directory.sub(PACKS),
             verifies=settings.verify is not None,
         )

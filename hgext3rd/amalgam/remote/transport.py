@@ -16,13 +16,13 @@ import signal
 import tempfile
 import time
 from subprocess import DEVNULL, PIPE, TimeoutExpired
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import error
 
 from ..files import Directory
 from ..gitstore.git import layout
-from ..gitstore.git.process import Access, Git
+from ..gitstore.git.process import Access, FetchLimits, Git
 from ..records import Choice, Record
 from ..terminal import printable
 from .urls import PROTOCOLS, RemoteUrl
@@ -217,11 +217,15 @@ class Transport:
         return output
 
     def fetch(
-        self, into: Git, specs: Sequence[bytes], config: dict[str, str]
+        self,
+        into: Git,
+        specs: Sequence[bytes],
+        config: dict[str, str],
+        limits: FetchLimits,
     ) -> list[bytes]:
         """Fetch ``specs`` into a repository that this process has made.
 
-        ``config`` is for git, too. Return the lines of its messages.
+        ``config`` and ``limits`` are for git, too. Return the lines of its messages.
         """
         git = into._replace(access=self._git.access)
         args = ["fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--force"]
@@ -230,7 +234,8 @@ class Transport:
             given.write(b"".join(b"%s\n" % it for it in specs))
             given.seek(0)
             code, _output, words = self._run(
-                git, [*args, "--stdin"], (self._remote.url,), config, given
+                *(git, [*args, "--stdin"], (self._remote.url,), config, given),
+                limits=limits,
             )
         if code:
             raise self._failure(words, code)
@@ -316,10 +321,11 @@ class Transport:
         operands: Iterable[bytes],
         config: Mapping[str, str],
         given: IO[bytes] | None = None,
+        **limited: Any,
     ) -> tuple[int, bytes, list[bytes]]:
         """Run git; return its exit code, its output, and its words on stderr.
 
-        ``given``: its standard input.
+        ``given``: its standard input. ``limited``: limits, as for ``Git.start``.
         """
         access = git.access
         assert access is not None
@@ -333,6 +339,7 @@ class Transport:
             # ssh and credential helpers find no terminal to ask at
             start_new_session=not access.may_ask,
             stdin=given or (None if access.may_ask else DEVNULL),
+            **limited,
         ) as process:
             try:
                 output, errors = self._read(process)

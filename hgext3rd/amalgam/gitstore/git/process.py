@@ -68,6 +68,14 @@ _LIMITED = (
     b"-c",
     b'ulimit -c 0; ulimit -v "$0" 2>/dev/null; exec "$@"',
 )
+# The same for the length of files, in blocks of 512 bytes. Credential helpers may
+# reserve any amount of address space, so git has a limit of its own for memory.
+_LIMITED_FILES = (
+    b"/bin/sh",
+    b"-c",
+    b'ulimit -c 0; ulimit -f "$0" 2>/dev/null; exec "$@"',
+)
+_BLOCK_BYTES = 512
 
 Value: TypeAlias = "str | tuple[str, ...]"
 """Of a key of the configuration, or several for a key that takes them."""
@@ -173,6 +181,16 @@ class Access(Record):
     """Instead of the user's own, if it is not empty."""
 
 
+class FetchLimits(Record):
+    """Limits of a fetch from a remote that may be hostile."""
+
+    pack_bytes: int
+    """Length of each file that git writes."""
+    allocated_bytes: int
+    """Memory that git may take at once: a content is one piece, or a table of objects.
+    A delta of 200 bytes can make 3 GB."""
+
+
 class Git(Record):
     """The git program, for one repository or for none.
 
@@ -236,13 +254,15 @@ class Git(Record):
         protocols: str = "",
         spoken: bytes = b"",
         address_bytes: int = 0,
+        limits: FetchLimits | None = None,
         **pipes: Any,
     ) -> subprocess.Popen[bytes]:
         """Start git and return its process; ``pipes`` are more arguments of ``Popen``.
 
         ``spoken``: the client's protocol, as in ``GIT_PROTOCOL``. ``address_bytes``:
-        address space of each of its processes. ``Abort`` without git, ``SecurityError``
-        if the repository's owner or configuration is not trusted.
+        address space of each of its processes. ``limits`` are those of a fetch.
+        ``Abort`` without git, ``SecurityError`` if the repository's owner or
+        configuration is not trusted.
         """
         neutral = _OF_ACCESS if self.access else _NEUTRAL
         overrides: dict[str, Value] = {**neutral, **(config or {}), **self.check()}
@@ -267,6 +287,10 @@ class Git(Record):
         command = [self.program, *command]
         if address_bytes:
             command = [*_LIMITED, b"%d" % (address_bytes >> 10), *command]
+        if limits:
+            blocks = -(-limits.pack_bytes // _BLOCK_BYTES)
+            command = [*_LIMITED_FILES, b"%d" % blocks, *command]
+            environment[b"GIT_ALLOC_LIMIT"] = b"%d" % limits.allocated_bytes
         return _popen(command, environment, **pipes)
 
     @contextlib.contextmanager
