@@ -30,6 +30,11 @@ hg-git imports 65 to 134 commits a second, so 3,000 take 22 seconds of CPU at le
   $ hg -R many log -r tip -T '{rev}\n'
   2999
 
+With too little memory for the ids of all objects, these are read from the index of the pack. The store is the same:
+
+  $ hg clone -q -U many.git few --config amalgam.git.memory=1MB
+  $ diff -r many/.hg/store few/.hg/store
+
 A pull of nothing starts git once, to list the refs, and converts nothing:
 
   $ printf '#!/bin/sh\necho "$@" | grep -o "ls-remote\|fetch\|cat-file\|pack-objects" >> "$TESTTMP/calls"\nexec git "$@"\n' > traced

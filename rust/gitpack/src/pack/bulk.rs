@@ -1,7 +1,8 @@
 //! Objects of packs that git wrote, read in large numbers and in any order.
 //!
-//! For conversions of whole histories. The tables of indexes are in memory, and contents that may
-//! be bases of deltas are cached. Nothing is an error: objects that are absent, long or damaged are
+//! For conversions of whole histories. The tables of indexes are in memory, if there is enough of
+//! it: else only offsets are, and ids are read from the index. Contents that may be bases of deltas
+//! are cached. Nothing is an error: objects that are absent, long or damaged are
 //! left to git. Contents are not verified against their ids, as git does not verify them either. The
 //! caller may do it, and note the numbers of places.
 //!
@@ -23,14 +24,21 @@ use crate::deflate::inflate_by;
 use crate::delta::apply;
 use crate::oid::{ObjectKind, Oid};
 
+/// Length of an id.
+const ID_LEN: u64 = 20;
 /// Length of the table entries of an object: id, CRC-32 and offset.
 const ENTRY_LEN: u64 = 28;
+/// Length of an offset in memory.
+const OFFSET_LEN: u64 = 4;
+/// Ids of an index that are read at once.
+const BLOCK: usize = 256;
 /// Length of the checksum after the last entry of a pack.
 const TRAILER_LEN: u64 = 20;
 /// Part of the cache that one content may take. Longer ones are left to git.
 const LARGEST_PART: usize = 4;
 
-/// The packs of a directory, with tables that take about as much memory as their indexes.
+/// The packs of a directory, with tables that take about as much memory as their indexes, or a
+/// seventh of it.
 #[derive(Debug, Default)]
 pub struct PackTables {
     packs: Vec<Pack>,
@@ -42,11 +50,16 @@ struct Pack {
     file: File,
     /// Numbers of ids that begin with each byte or a lower one.
     fanout: [u32; 256],
-    ids: Vec<[u8; 20]>,
-    /// Of each id.
-    offsets: Vec<u32>,
+    ids: Ids,
     /// All offsets and the end of the last entry, ascending.
     ends: Vec<u32>,
+}
+
+/// Ids of an index, ascending, with the offset of each.
+#[derive(Debug)]
+enum Ids {
+    InMemory(Vec<[u8; 20]>, Vec<u32>),
+    InFile(File),
 }
 
 /// Place of an object. In a pack, the base of a delta has a smaller one.
@@ -64,14 +77,14 @@ enum Found {
 
 impl PackTables {
     /// Opens the packs in `directory`. Left out are packs of 2 GiB or more, those that are damaged,
-    /// and all after `most_bytes` of indexes.
+    /// and all whose tables would need more memory than `most_bytes`.
     #[must_use]
     pub fn open(directory: &Directory, most_bytes: u64) -> Self {
         let (mut packs, mut left, mut is_whole) = (Vec::new(), most_bytes, true);
         let names = directory.names().unwrap_or_default();
         for name in names.into_iter().filter_map(pack_name) {
             if let Ok(pack) = Pack::open(directory, &name, left) {
-                left -= ENTRY_LEN * pack.ids.len() as u64;
+                left -= pack.bytes();
                 packs.push(pack);
             } else {
                 is_whole = false;
@@ -89,7 +102,7 @@ impl PackTables {
     /// Number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.packs.iter().map(|pack| pack.ids.len()).sum()
+        self.packs.iter().map(Pack::len).sum()
     }
 
     /// Returns true if no pack has an object.
@@ -98,18 +111,48 @@ impl PackTables {
         self.len() == 0
     }
 
-    /// All objects, in the order of their ids in each pack.
-    pub fn objects(&self) -> impl Iterator<Item = (Oid, ObjectPlace)> {
+    /// Places of all objects, ascending: each has the number of those before it.
+    pub fn places(&self) -> impl Iterator<Item = ObjectPlace> {
         self.packs.iter().enumerate().flat_map(|(pack, it)| {
-            let places = it.ids.iter().zip(&it.offsets);
-            places.map(move |(id, at)| (Oid::from_bytes(*id), ObjectPlace { pack, at: *at }))
+            it.ends.iter().take(it.len()).map(move |at| ObjectPlace { pack, at: *at })
         })
+    }
+
+    /// Returns true if an index has this id at this place.
+    #[must_use]
+    pub fn is_at(&self, oid: &Oid, place: ObjectPlace) -> bool {
+        self.packs.get(place.pack).is_some_and(|pack| pack.find(oid) == Some(place.at))
+    }
+
+    /// Ids of the objects at `places`, which ascend, by pack and id. Reads all indexes.
+    ///
+    /// # Errors
+    ///
+    /// An index cannot be read.
+    pub fn ids(&self, places: &[ObjectPlace]) -> io::Result<Vec<Oid>> {
+        let mut found = Vec::new();
+        for (pack, it) in self.packs.iter().enumerate() {
+            let read;
+            let offsets = match &it.ids {
+                Ids::InMemory(_, offsets) => offsets,
+                Ids::InFile(idx) => {
+                    read = offsets(idx, it.count())?;
+                    &read
+                }
+            };
+            for (number, at) in offsets.iter().enumerate() {
+                if places.binary_search(&ObjectPlace { pack, at: *at }).is_ok() {
+                    found.push(Oid::from_bytes(it.id(number)?));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Number of a place: from 0, in the order of places.
     #[must_use]
     pub fn number(&self, ObjectPlace { pack, at }: ObjectPlace) -> usize {
-        let before = self.packs.iter().take(pack).map(|pack| pack.ids.len()).sum::<usize>();
+        let before = self.packs.iter().take(pack).map(Pack::len).sum::<usize>();
         let ends = self.packs.get(pack).map_or(&[][..], |pack| &pack.ends);
         before + ends.partition_point(|end| *end < at)
     }
@@ -128,31 +171,84 @@ impl Pack {
         let fanout = fanout(&idx)?;
         let [.., count] = fanout;
         let len = u64::from(count);
-        let is_long = ENTRY_LEN * len > most_bytes;
+        let is_long = OFFSET_LEN * len > most_bytes;
         if is_long || !fanout.is_sorted() || idx.metadata()?.len() < IDS_AT + ENTRY_LEN * len {
             return Err(damaged("not an index, or a long one"));
         }
-        let mut ids = vec![[0; 20]; count as usize];
-        idx.read_exact_at(ids.as_flattened_mut(), IDS_AT)?;
-        let mut offsets = vec![[0; 4]; count as usize];
-        idx.read_exact_at(offsets.as_flattened_mut(), IDS_AT + 24 * len)?;
-        let offsets: Vec<u32> = offsets.into_iter().map(u32::from_be_bytes).collect();
+        let offsets = offsets(&idx, count)?;
         let file = directory.read(format!("{name}.pack"))?;
         let end = u32::try_from(file.metadata()?.len().saturating_sub(TRAILER_LEN));
         let end = end.ok().filter(|end| *end < LARGE).ok_or_else(|| damaged("a long pack"))?;
-        let mut ends = offsets.clone();
+        let (ids, mut ends) = if ENTRY_LEN * len > most_bytes {
+            (Ids::InFile(idx), offsets)
+        } else {
+            let mut ids = vec![[0; 20]; count as usize];
+            idx.read_exact_at(ids.as_flattened_mut(), IDS_AT)?;
+            let ends = offsets.clone();
+            (Ids::InMemory(ids, offsets), ends)
+        };
         ends.push(end);
         ends.sort_unstable();
-        Ok(Self { file, fanout, ids, offsets, ends })
+        let is_apart = ends.is_sorted_by(|one, other| one < other);
+        if !is_apart || ends.last() != Some(&end) {
+            return Err(damaged("an index with two ids for an offset, or one past the end"));
+        }
+        Ok(Self { file, fanout, ids, ends })
+    }
+
+    /// Number of objects, as the index has it.
+    const fn count(&self) -> u32 {
+        let [.., count] = self.fanout;
+        count
+    }
+
+    /// Number of objects.
+    const fn len(&self) -> usize {
+        self.count() as usize
+    }
+
+    /// Memory of the tables.
+    fn bytes(&self) -> u64 {
+        let entry = if matches!(self.ids, Ids::InFile(_)) { OFFSET_LEN } else { ENTRY_LEN };
+        entry * self.len() as u64
     }
 
     fn find(&self, oid: &Oid) -> Option<u32> {
         let [first, ..] = *oid.as_bytes();
         let start = first.checked_sub(1).map_or(Some(&0), |at| self.fanout.get(usize::from(at)))?;
-        let end = self.fanout.get(usize::from(first))?;
-        let ids = self.ids.get(*start as usize..*end as usize)?;
-        let place = *start as usize + ids.binary_search(oid.as_bytes()).ok()?;
-        self.offsets.get(place).copied()
+        let (start, end) = (*start as usize, *self.fanout.get(usize::from(first))? as usize);
+        let number = match &self.ids {
+            Ids::InMemory(ids, _) => {
+                start + ids.get(start..end)?.binary_search(oid.as_bytes()).ok()?
+            }
+            Ids::InFile(idx) => find_in(idx, oid.as_bytes(), start, end)?,
+        };
+        self.offset(number).ok()
+    }
+
+    /// Offset of an object by the number of its id.
+    fn offset(&self, number: usize) -> io::Result<u32> {
+        match &self.ids {
+            Ids::InMemory(_, offsets) => offsets.get(number).copied().ok_or_else(|| absent(number)),
+            Ids::InFile(idx) => {
+                let mut offset = [0; 4];
+                let (at, len) = (OFFSET_LEN * number as u64, self.len() as u64);
+                idx.read_exact_at(&mut offset, IDS_AT + 24 * len + at)?;
+                Ok(u32::from_be_bytes(offset))
+            }
+        }
+    }
+
+    /// Id of an object by its number.
+    fn id(&self, number: usize) -> io::Result<[u8; 20]> {
+        match &self.ids {
+            Ids::InMemory(ids, _) => ids.get(number).copied().ok_or_else(|| absent(number)),
+            Ids::InFile(idx) => {
+                let mut id = [0; 20];
+                idx.read_exact_at(&mut id, IDS_AT + ID_LEN * number as u64)?;
+                Ok(id)
+            }
+        }
     }
 
     /// Range of the entry at an offset.
@@ -160,6 +256,41 @@ impl Pack {
         let end = self.ends.get(self.ends.partition_point(|end| *end <= at))?;
         Some((u64::from(at), (end - at) as usize))
     }
+}
+
+/// Offsets of an index of `count` objects, by the numbers of their ids.
+fn offsets(idx: &File, count: u32) -> io::Result<Vec<u32>> {
+    let mut offsets = vec![[0; 4]; count as usize];
+    idx.read_exact_at(offsets.as_flattened_mut(), IDS_AT + 24 * u64::from(count))?;
+    Ok(offsets.into_iter().map(u32::from_be_bytes).collect())
+}
+
+fn absent(number: usize) -> io::Error {
+    damaged(format!("object {number} is not in the index"))
+}
+
+/// Finds the number of an id among those from `start` to `end`, which begin with the same byte.
+///
+/// Ids are as good as random, so the first block that is read most often has it.
+fn find_in(idx: &File, id: &[u8; 20], start: usize, end: usize) -> Option<usize> {
+    let (mut low, mut high) = (start, end);
+    let [_, part @ ..] = id.first_chunk::<5>()?;
+    let part = u64::from(u32::from_be_bytes(*part));
+    let mut guess = low + (((high - low) as u64 * part) >> 32) as usize;
+    let mut block = [[0; 20]; BLOCK];
+    while low < high {
+        let from = guess.saturating_sub(BLOCK / 2).clamp(low, high.saturating_sub(BLOCK).max(low));
+        let ids = block.get_mut(..(high - from).min(BLOCK))?;
+        idx.read_exact_at(ids.as_flattened_mut(), IDS_AT + ID_LEN * from as u64).ok()?;
+        match ids.binary_search(id) {
+            Ok(at) => return Some(from + at),
+            Err(0) => high = from,
+            Err(at) if at == ids.len() => low = from + at,
+            Err(_) => return None,
+        }
+        guess = low.midpoint(high);
+    }
+    None
 }
 
 /// Kind of an object, as packs number it, and its content.

@@ -91,6 +91,96 @@ fn objects_are_read_back_whatever_they_are_deltas_of() {
     assert!(few.read(ObjectKind::Tree, &oid(ObjectKind::Tree, &last)).is_err());
 }
 
+/// Writes a pack of `count` blobs, and returns their ids in the order of the pack.
+fn write_blobs(directory: &Directory, count: u32) -> Vec<Oid> {
+    let pack = PackWriter::create(directory, Readers::BY_UMASK).expect("is writable");
+    let mut pack = pack.without_sync();
+    let add = |number: u32| {
+        let content = number.to_be_bytes();
+        let id = oid(ObjectKind::Blob, &content);
+        let entry = Entry::Full(ObjectKind::Blob);
+        pack.add(id, entry, 4, &deflated(&content)).expect("is writable");
+        id
+    };
+    let ids = (0..count).map(add).collect();
+    pack.seal().and_then(crate::SealedPack::publish).expect("is writable");
+    ids
+}
+
+#[test]
+fn places_are_the_same_whether_ids_are_in_memory_or_not() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = open(dir.path());
+    let count = 5000;
+    let ids = write_blobs(&directory, count);
+    let held = PackTables::open(&directory, 28 * u64::from(count));
+    let read = PackTables::open(&directory, 28 * u64::from(count) - 1);
+    assert!(!PackTables::open(&directory, 4 * u64::from(count) - 1).is_whole());
+    let places: Vec<_> = held.places().collect();
+    assert_eq!(read.places().collect::<Vec<_>>(), places);
+    for tables in [&held, &read] {
+        assert!(tables.is_whole());
+        for id in &ids {
+            let place = tables.find(id).expect("is there");
+            assert_eq!(Some(place), held.find(id));
+            assert!(tables.is_at(id, place));
+            assert_eq!(places[tables.number(place)], place);
+            let mut other = *id.as_bytes();
+            other[19] ^= 1;
+            assert_eq!(tables.find(&Oid::from_bytes(other)), None);
+        }
+        for ends in [[0; 20], [255; 20]] {
+            assert_eq!(tables.find(&Oid::from_bytes(ends)), None);
+        }
+        let some: Vec<_> = places.iter().copied().step_by(99).collect();
+        let mut found = tables.ids(&some).expect("is readable");
+        found.sort_unstable_by_key(|id| tables.find(id));
+        let expected: Vec<_> = some.iter().map(|place| held.number(*place)).collect();
+        assert_eq!(found, expected.into_iter().map(|at| ids[at]).collect::<Vec<_>>());
+        assert!(!tables.is_at(&ids[0], some[1]));
+    }
+}
+
+#[test]
+fn hostile_indexes_give_contents_or_are_left_to_git() {
+    type Forge = fn(&mut [u8], usize);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = open(dir.path());
+    let count = 3000;
+    let ids = write_blobs(&directory, count);
+    let names = directory.names().expect("is readable");
+    let name = names.iter().find(|it| it.to_string_lossy().ends_with(".idx")).expect("is there");
+    let path = dir.path().join(name);
+    let whole = std::fs::read(&path).expect("is readable");
+    std::fs::remove_file(&path).expect("is writable");
+    // each with the answer whether the pack is read at all
+    let forgeries: [(Forge, bool); 7] = [
+        (|idx, count| idx[1032..1032 + 20 * count].reverse(), true), // ids descend
+        (|idx, count| idx[1032..1032 + 20 * count].fill(0x80), true), // one id
+        (|idx, _| idx[8..8 + 128 * 4].fill(0), true),                // fan-out: ids are missing
+        (|idx, _| idx[8..12].fill(0x7f), false),                     // fan-out descends
+        (|idx, _| idx[8..1032].fill(0xff), false),                   // more ids than the file has
+        (|idx, count| idx[1032 + 24 * count..][..8].fill(0), false), // two ids for an offset
+        (|idx, count| idx[1032 + 24 * count..][..4].fill(0x7f), false), // offset past the end
+    ];
+    for (forge, is_read) in forgeries {
+        let mut idx = whole.clone();
+        forge(&mut idx, count as usize);
+        std::fs::write(&path, idx).expect("is writable");
+        for most_bytes in [28 * u64::from(count), 4 * u64::from(count)] {
+            let tables = Arc::new(PackTables::open(&directory, most_bytes));
+            assert_eq!(tables.is_whole(), is_read);
+            let places: Vec<_> = tables.places().collect();
+            assert_eq!(tables.ids(&places).expect("is readable").len(), places.len());
+            let mut reader = PackReader::new(Arc::clone(&tables), MOST, true);
+            for id in ids.iter().step_by(7).chain(&[Oid::from_bytes([0x80; 20])]) {
+                let content = reader.read(ObjectKind::Blob, id);
+                assert!(content.is_none_or(|content| content.len() == 4));
+            }
+        }
+    }
+}
+
 fn bulk(directory: &Directory, cache_bytes: usize) -> PackReader {
     PackReader::new(Arc::new(PackTables::open(directory, 1 << 20)), cache_bytes, true)
 }
