@@ -283,3 +283,23 @@ def test_a_long_text_goes_through_the_pipes(tmp_path: Path) -> None:
     target.push(repo.path, oid)
     assert target.hg("log", "-T", "{desc}").startswith("При")
     assert git(repo.path, "cat-file", "-t", oid) == b"commit\n"
+
+
+def test_few_commits_do_not_read_long_indexes(tmp_path: Path) -> None:
+    """A pull of one commit costs the same in a long history."""
+    settings = importing.ImportSettings(b"hggit", 1 << 20, b"")
+    packs = tmp_path / "objects/pack"
+    packs.mkdir(parents=True)
+    (packs / "pack-1.pack").write_bytes(bytes(1 << 20))
+    (packs / "pack-1.idx").write_bytes(bytes(500_000))
+    repository = Git(b"git", Directory(bytes(tmp_path)))
+    found = importing._packs(repository, 2, settings)
+    assert found is not None
+    assert {*found.names()} == {b"pack-1.pack", b"pack-1.idx"}
+    (packs / "pack-2.idx").write_bytes(bytes(500_000))
+    assert importing._packs(repository, 2, settings) is None
+    assert importing._packs(repository, 4, settings) == found
+    # copies have to be verified
+    verified = settings._replace(verify=lambda _is_done: None)
+    assert importing._packs(repository, 2, verified) == found
+    assert importing._packs(Git(b"git"), 2, settings) is None

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mercurial.interfaces.types import RepoT, UiT
 
+    from ..files import Directory
     from ..gitstore.git.process import Git
 
     Messages = list[tuple[Callable[..., object], bytes]]
@@ -36,6 +37,8 @@ _BATCH = 10_000
 """Commits of one transaction."""
 _FIRST_BATCH = 100_000
 """The same of an empty repository, if the core writes the store."""
+_INDEX_BYTES = 280_000
+"""Of a commit: to make tables of longer indexes takes longer than ``git cat-file``."""
 _SOURCE = b"pull"
 """Mercurial's name for changesets from elsewhere; hooks see it as HG_SOURCE."""
 
@@ -167,7 +170,7 @@ def _import(
             round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
             is_exact=settings.is_exact,
             most_file_bytes=settings.most_file_bytes,
-            packs=git.directory and git.directory.sub(PACKS),
+            packs=_packs(git, len(oids), settings),
             verifies=settings.verify is not None,
         )
         for refusal in made.refused:
@@ -202,6 +205,18 @@ def _import(
             if settings.added is not None:
                 with _aloud(repo.ui, settings.told_later):
                     settings.added(made.changesets)
+
+
+def _packs(git: Git, commits: int, settings: ImportSettings) -> Directory | None:
+    """Return the packs that the core reads by itself, if that is worth their tables."""
+    if git.directory is None:
+        return None
+    packs = git.directory.sub(PACKS)
+    if settings.verify is None:
+        names = [it for it in packs.names() if it.endswith(b".idx")]
+        if sum(packs.stat(it).st_size for it in names) > commits * _INDEX_BYTES:
+            return None
+    return packs
 
 
 class _Sorted(set[bytes]):
