@@ -224,6 +224,18 @@ def test_tags_of_git_are_made_and_pushed(project: Project) -> None:
 
 @pytest.mark.parametrize(
     ("options", "text"),
+def test_a_tag_may_have_the_name_of_a_branch(project: Project) -> None:
+    """To git, the lease of the one may mean the other, too."""
+    project.clone()
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-m", "mine")
+    project.hg("tag", "--git", "-r", "aside", "refs/heads/main")
+    assert "adding reference refs/tags/refs/heads/main\n" in project.hg("push")
+    for ref, rev in (("heads/main", "tip"), ("tags/refs/heads/main", "aside")):
+        oid = git(project.upstream, "rev-parse", f"refs/{ref}").decode().strip()
+        assert project.hg("log", "-r", rev, "-T", "{gitnode}") == oid
+
+
     [
         (("v1",), "git tags require an explicit revision"),
         (("light", "--remove"), "cannot remove git tags"),

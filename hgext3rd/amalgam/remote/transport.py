@@ -273,7 +273,9 @@ class Transport:
         """
         git = staging._replace(access=self._git.access, lender=self._store)
         args: list[str | bytes] = ["push", "--porcelain", "--progress"]
-        args += [b"--force-with-lease=" + lease for lease in leases]
+        # git takes the first that may mean a ref, also as refs/tags/REF
+        longest = sorted(leases, key=lambda it: -it.index(b":"))
+        args += [b"--force-with-lease=" + lease for lease in longest]
         args += [b"--push-option=" + option for option in options]
         if hidden := self._hidden(b"receive", shown):
             args.append(b"--receive-pack=" + hidden + b"receive-pack")
