@@ -461,6 +461,16 @@ def test_names_and_phases_are_those_of_hggit(moved: Moved, upstream: Upstream) -
     assert "importing 5 git commits" in moved.hg("pull", *fresh)
 
 
+def test_the_dialect_stays_without_the_state_of_hggit(moved: Moved) -> None:
+    """Or a pull would make other changesets of the same commits."""
+    nodes = moved.hg("log", "-T", "{node}\n")
+    moved.hg("debug-remove-hggit-state")
+    assert not moved.hg("log", "-r", "fromgit()")
+    assert "importing 4 git commits" in moved.hg("pull")
+    assert moved.hg("log", "-T", "{node}\n") == nodes
+    moved.hg("gexport")
+
+
 def test_pushes_are_those_of_hggit(moved: Moved, upstream: Upstream) -> None:
     """All bookmarks and tags go out, but secret ones; refusals end a push."""
     moved.hg("update", "-q", "main")
@@ -608,6 +618,26 @@ def test_a_clone_remembers_its_dialect(tmp_path: Path, upstream: Upstream) -> No
     shown = ("log", "-T", "{node} {gitnode}\n")
     assert once.hg(*shown) == always.hg(*shown, *given)
     assert new in once.hg(*shown)
+
+
+def test_a_clone_of_nothing_remembers_its_dialect(tmp_path: Path) -> None:
+    given = ("--config", "amalgam.git.dialect=hggit")
+    empty, clone = tmp_path / "empty.git", Clone(tmp_path / "clone")
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(empty))
+    clone.hg("clone", "-q", *given, str(empty), str(clone.root))
+    (clone.root / "a").write_text("a\n")
+    clone.hg("commit", "-q", "-A", "-m", "a")
+    clone.hg("bookmark", "main")
+    clone.hg("tag", "--git", "-r", ".", "v1")
+    clone.hg("push", "-B", "main")
+    shown = ("log", "-T", "{gitnode}")
+    assert clone.hg(*shown) == git(empty, "rev-parse", "main").decode().strip()
+    assert clone.hg(*shown) == clone.hg(*shown, *given)
+    other = Clone(tmp_path / "other")
+    other.hg("clone", "-q", str(empty), str(other.root))
+    code, said = other.run("tag", "--git", "-r", ".", "v2")
+    assert code
+    assert "abort: this command of hg-git needs its dialect" in said
 
 
 def test_the_branch_of_a_withheld_bookmark_is_not_deleted() -> None:

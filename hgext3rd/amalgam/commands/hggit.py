@@ -238,6 +238,9 @@ def remove_state(ui: UiT, repo: RepoT) -> None:
                     inner.remove(name)
         *above, name = store.repository.directory.below
         store.repository.directory._replace(below=(*above,)).remove(name)
+        if setting(ui, b"amalgam", b"git.dialect") == HGGIT_DIALECT:
+            with contextlib.closing(ImportedCommits(repo, store)) as imported:
+                imported.begin()
 
 
 def fromgit(repo: RepoT, subset: Any, x: Any) -> Any:

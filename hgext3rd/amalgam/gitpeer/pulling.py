@@ -420,6 +420,9 @@ def pull(
         if asked is None and scope is not None and is_met:
             fetched.keep_listing(remote, source.listing)
         hggitfiles.give_back(opened(repo), with_bookmarks=False)
+        if _clones and marks.is_of_hggit(repo.ui):
+            with contextlib.closing(ImportedCommits(repo, opened(repo))) as imported:
+                imported.begin()
         # nobody else changes the files as long as the locks are held
         if asked is None and is_met and fetched.has_listing(source.listing):
             time.sleep(min(max(0, TICK_NS - _age_ns(repo)), TICK_NS) / 1e9)

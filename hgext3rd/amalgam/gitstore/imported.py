@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     _Pairs = Mapping[bytes, bytes]
 
 _DIRECTORY = b"imported"
+_FETCHED = b"fetched"
 _SEGMENT = re.compile(r"[a-z]+-[0-9a-f]{16}\.map")
 _STAMP = re.compile(r"[0-9]+(?: [0-9]+)*")
 _SUFFIX = b".map"
@@ -79,7 +80,7 @@ _FORM = docketfile.Form(
 
 def fetched_objects(store: GitStore) -> Directory:
     """Return the bare git repository with all objects that were fetched."""
-    return store.directory.sub(b"fetched").sub(b"objects.git")
+    return store.directory.sub(_FETCHED).sub(b"objects.git")
 
 
 class ImportedFiles(Record):
@@ -169,6 +170,7 @@ class ImportedCommits:
         self._dialect = store.config.dialect
         self._files = _maps(store)
         docket = _read(self._files.directory, self._dialect)
+        self._fetched = store.directory.sub(_FETCHED)
         self._segments = docket.segments
         self.taken = docket.taken
         """File stats of hg-git's files, when all of them was taken over."""
@@ -242,6 +244,13 @@ class ImportedCommits:
         self._count(segments, taken, behind=behind)
 
     def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
+    def begin(self) -> None:
+        """Leave a record, if only of no commits: it names the dialect of a clone."""
+        if not self._files.directory.exists(_name(self._dialect)):
+            # commands look for a dialect where this directory is
+            self._fetched.make(self._placement)
+            self._count(self._segments, self.taken, behind=self.behind)
+
         """Return the changeset that each of ``oids`` became, here or elsewhere.
 
         All ids are 20 bytes.
