@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -222,8 +224,6 @@ def test_tags_of_git_are_made_and_pushed(project: Project) -> None:
     ).read_text().split("\n")
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
 def test_a_tag_may_have_the_name_of_a_branch(project: Project) -> None:
     """To git, the lease of the one may mean the other, too."""
     project.clone()
@@ -236,6 +236,8 @@ def test_a_tag_may_have_the_name_of_a_branch(project: Project) -> None:
         assert project.hg("log", "-r", rev, "-T", "{gitnode}") == oid
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
     [
         (("v1",), "git tags require an explicit revision"),
         (("light", "--remove"), "cannot remove git tags"),
@@ -320,3 +322,125 @@ def test_one_remote_has_one_rule_for_public_refs(project: Project) -> None:
         "publishing remote HEAD\npublishing tag heavy\npublishing tag light\n" in said
     )
     assert project.hg("log", "-r", "draft()", "-T", "{rev}") == ""
+
+
+def _set_authors(project: Project, name: str) -> None:
+    with (project.root / ".hg/hgrc").open("a") as file:
+        file.write(f"\n[git]\nauthors = {name}\n")
+
+
+def test_authors_have_the_names_of_a_file(project: Project) -> None:
+    """As lines of hg-git's file say; changesets keep their users, commits their ids."""
+    project.clone()
+    authors = project.root / "authors"
+    authors.write_text("# people\n\njoe = Joe <joe@x>\nann@x=Ann\nnobody =\n")
+    _set_authors(project, "authors")
+    for user in ("joe", "ann@x", "nobody", "else"):
+        (project.root / "mine").write_text(user)
+        project.hg("commit", "-A", "-q", "-u", user, "-m", user, "mine", "authors")
+    project.hg("push")
+    shown = git(project.upstream, "log", "--format=%an <%ae>|%cn <%ce>", "main", "-4")
+    names = ["else <none@none>", " <none@none>", "Ann <none@none>", "Joe <joe@x>"]
+    assert shown.decode().splitlines() == [f"{it}|{it}" for it in names]
+    assert project.hg("log", "-r", "3", "-T", "{user}") == "joe"
+    before = project.hg("log", "-T", "{gitnode}\n")
+    authors.write_text("joe = Other <other@x>\n")
+    project.hg("gexport")
+    assert project.hg("log", "-T", "{gitnode}\n") == before
+    for command in (("git::export", "--rebuild"), ("git::verify", "--full")):
+        project.hg(*command, "--config", "phases.publish=no")
+        assert project.hg("log", "-T", "{gitnode}\n") == before
+    (project.root / "mine").write_text("more")
+    project.hg("commit", "-q", "-u", "joe", "-m", "joe")
+    project.hg("push")
+    newest = git(project.upstream, "log", "--format=%an <%ae>", "main", "-2").decode()
+    assert newest == "Other <other@x>\nelse <none@none>\n"
+    assert "no changes found" in project.hg("pull")
+    shutil.rmtree(project.root / ".hg/amalgam")
+    project.hg("gexport")
+    assert project.hg("log", "-r", ":6", "-T", "{gitnode}\n") == "".join(
+        reversed(before.splitlines(keepends=True))
+    )
+
+
+def test_ids_stay_without_the_objects_of_hggit(project: Project) -> None:
+    """The map alone does not tell the name of an author."""
+    project.clone()
+    shutil.rmtree(project.root / ".hg/git")
+    authors = project.root / "authors"
+    authors.write_text("joe = Joe <joe@x>\n")
+    _set_authors(project, "authors")
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-u", "joe", "-m", "mine", "mine")
+    project.hg("push")
+    before = project.hg("log", "-T", "{gitnode}\n")
+    authors.write_text("")
+    for command in (("git::export", "--rebuild"), ("git::verify", "--full")):
+        project.hg(*command)
+        assert project.hg("log", "-T", "{gitnode}\n") == before
+
+
+def test_authors_do_not_count_without_the_files_of_hggit(project: Project) -> None:
+    project.clone()
+    files = ("--config", "amalgam.git.hggit-files=no")
+    _set_authors(project, "nothing")
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-u", "joe", "-m", "mine", "mine")
+    project.hg("push", *files)
+    shown = git(project.upstream, "log", "--format=%an", "main", "-1")
+    assert shown == b"joe\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"joe\n", "has the line 'joe' (expected USER = NAME <EMAIL> in UTF-8)"),
+        (b"a = b = c\n", "has the line 'a = b = c' *"),
+        (b"a = b\0\n", r"has the line 'a = b\x00' *"),
+        (b"a = b\xff\n", "has the line 'a = b\ufffd' *"),
+        (b"a\x1b\n", r"has the line 'a\x1b' *"),
+        (None, "cannot be read: No such file or directory"),
+        ("directory", "cannot be read: not a file"),
+        ("fifo", "cannot be read: not a file"),
+        ("huge", "cannot be read: more than 16 MB"),
+    ],
+)
+def test_files_of_authors_that_are_wrong(
+    project: Project, content: bytes | str | None, text: str
+) -> None:
+    project.clone()
+    path = project.root.parent / "authors"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "directory":
+        path.mkdir()
+    elif content == "fifo":
+        os.mkfifo(path)
+    elif content == "huge":
+        path.touch()
+        os.truncate(path, 1 << 34)
+    (project.root / "mine").write_text("mine")
+    project.hg("commit", "-A", "-q", "-m", "mine")
+    before = git(project.upstream, "rev-parse", "main")
+    code, said = project.run("push", "--config", f"git.authors={path}")
+    assert code
+    abort, hint = said.splitlines()[-2:]
+    assert fnmatch(abort, f"config error: the file in git.authors {text}"), said
+    assert hint.startswith(f"(correct '{path}'"), said
+    assert git(project.upstream, "rev-parse", "main") == before
+
+
+def test_names_of_authors_are_cleaned(project: Project) -> None:
+    """As hg-git does, so that they cannot end a line of a commit."""
+    project.clone()
+    authors = project.root / "authors"
+    authors.write_text("joe = a <b> <c@x>\nann = <\nsue = Sue <sue\n")
+    _set_authors(project, "authors")
+    for user in ("joe", "ann", "sue"):
+        (project.root / "mine").write_text(user)
+        project.hg("commit", "-A", "-q", "-u", user, "-m", user, "mine")
+    project.hg("push")
+    shown = git(project.upstream, "cat-file", "-p", "main~2").decode()
+    assert "author a ext:(%20%3Cc%40x%3E) <b> " in shown
+    shown = git(project.upstream, "log", "--format=%an <%ae>", "main", "-2").decode()
+    assert shown == "Sue <sue>\n <>\n"

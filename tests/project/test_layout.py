@@ -50,7 +50,7 @@ BASE = {
 }
 #: The recorded state of a git store, and the repository that it comes from.
 RECORDS = {
-    *("adopted", "censorship", "checkpoint", "docket", "failures", "ids"),
+    *("adopted", "authors", "censorship", "checkpoint", "docket", "failures", "ids"),
     *("oidmap", "packgroups", "plan", "refusednames", "requirements", "selection"),
     "source",
 }

@@ -93,6 +93,21 @@ def test_commits_come_back_from_changesets_alone(tmp_path: Path) -> None:
     }
 
 
+def test_git_authors_refuse_pushes(tmp_path: Path) -> None:
+    """They give changesets other commits than those that were pushed."""
+    (tmp_path / "authors").write_text("joe = Joe <joe@x>\n")
+    files = "--config=amalgam.git.hggit-files=yes"
+    authors = f"--config=git.authors={tmp_path / 'authors'}"
+    with pushable(tmp_path, HGGIT, files, authors) as server:
+        clone = server.clone()
+        before = server.hg("log", "-T", "{node}")
+        objects = GitObjects(clone.root / ".git")
+        made = objects.commit(clone.head(), tree=objects.tree((b"100644", b"a")))
+        said = clone.refused(f"{made}:refs/heads/new")
+        assert "commits would get other ids by git.authors; push with Mercurial" in said
+        assert server.hg("log", "-T", "{node}") == before
+
+
 def test_files_that_hg_git_leaves_out_follow_mercurial_users(tmp_path: Path) -> None:
     """Once a push has shown them. Files of Mercurial users alone stay out."""
     with pushable(tmp_path, HGGIT, EXACT) as server:

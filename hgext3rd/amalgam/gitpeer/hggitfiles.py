@@ -185,10 +185,12 @@ def _give_back(
         files = objects.directory_of(store.repo)
         if not there:
             objects.make(store)
-        if os.path.isdir(files.join(b"objects")):
+        has_objects = os.path.isdir(files.join(b"objects"))
+        if has_objects:
             objects.give(store)
-            if exported:
-                _give_exported(store, exported, imported)
+        if exported:
+            _give_exported(store, exported, imported)
+        if has_objects:
             changes = _of_remotes(store, files)
             if with_bookmarks:
                 changes |= _of_bookmarks(store, imported, exported)

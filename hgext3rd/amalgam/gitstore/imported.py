@@ -101,7 +101,8 @@ class ImportedFiles(Record):
     def of(cls, store: GitStore) -> ImportedFiles:
         """Return those of a store, as they are now.
 
-        None if changesets give all commits back.
+        None if changesets give all commits back. Where hg-git's files are kept, names
+        of authors may have changed since.
         """
         dialect = store.config.dialect
         if dialect == METADATA_DIALECT:
@@ -110,7 +111,7 @@ class ImportedFiles(Record):
         docket = _read(maps.directory, dialect)
         names = map(os.fsencode, docket.segments)
         if (
-            docket.exact
+            (docket.exact and not docket.taken)
             or not docket.segments
             or not all(map(maps.directory.exists, names))
         ):
@@ -169,8 +170,8 @@ class ImportedCommits:
         self._placement = store.placement
         self._dialect = store.config.dialect
         self._files = _maps(store)
-        docket = _read(self._files.directory, self._dialect)
         self._fetched = store.directory.sub(_FETCHED)
+        docket = _read(self._files.directory, self._dialect)
         self._segments = docket.segments
         self.taken = docket.taken
         """File stats of hg-git's files, when all of them was taken over."""
@@ -243,7 +244,6 @@ class ImportedCommits:
             segments = self._segments_with(new, kept)
         self._count(segments, taken, behind=behind)
 
-    def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
     def begin(self) -> None:
         """Leave a record, if only of no commits: it names the dialect of a clone."""
         if not self._files.directory.exists(_name(self._dialect)):
@@ -251,6 +251,7 @@ class ImportedCommits:
             self._fetched.make(self._placement)
             self._count(self._segments, self.taken, behind=self.behind)
 
+    def changesets(self, oids: Sequence[bytes]) -> list[bytes | None]:
         """Return the changeset that each of ``oids`` became, here or elsewhere.
 
         All ids are 20 bytes.

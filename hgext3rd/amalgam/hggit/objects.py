@@ -157,7 +157,8 @@ def give(store: GitStore, area: Directory | None = None) -> None:
     packed otherwise. Packs in ``area`` become fetched ones, too, since commits of
     hg-git may follow on theirs. Under the lock of Mercurial.
     """
-    target = directory_of(store.repo).sub(_PACKS)
+    files = directory_of(store.repo)
+    target = files.sub(_PACKS)
     fetched = store.directory.sub(b"fetched")
     ours = fetched_objects(store).sub(_PACKS)
     source = area or ours
@@ -165,8 +166,9 @@ def give(store: GitStore, area: Directory | None = None) -> None:
     had = {*taken} if title == _TAKEN_TITLE else set()
     names = _packs({*source.names()}) - had - _packs({*target.names()})
     if names:
-        target.make(store.placement)
-        _take_packs(source, names, target)
+        if files.exists(_OBJECTS):
+            target.make(store.placement)
+            _take_packs(source, names, target)
         if area:
             _fetched(store).set_up()
             _take_packs(area, names, ours)

@@ -23,6 +23,7 @@ from mercurial.node import bin as bin_node
 from mercurial.utils import stringutil
 
 from ..config import PushConfig
+from ..gitstore import authors
 from ..gitstore.git.refs import HEADS, escaped
 from ..records import Record
 from ..terminal import shown_by_git
@@ -382,6 +383,13 @@ class PushRun:
         out.truncate()
         if not oids:
             return Conversion((), (), b"")
+        if authors.pairs(push.store.repo, push.store.config):
+            raise PushRefusedError(
+                _(
+                    b"commits would get other ids by git.authors; push with Mercurial, "
+                    b"or ask the operator to remove the item"
+                )
+            )
         found = convert.convert(
             push.pusher.repo.ui,
             push.pusher.repo.unfiltered(),

@@ -21,13 +21,16 @@ use revlog::Changeset;
 use self::import::ParsedCommit;
 pub use self::submodules::{SpecialFile, Submodule, SubrepoFiles, SubrepoSources};
 use crate::{
-    ChangesetHistory, ChangesetInput, CommitInput, Dialect, FileChange, Files, ImportRules,
-    ImportSettings, InheritedFile, JudgedCommit, ManifestEdits, MetadataKind, Unreadable,
+    Authors, ChangesetHistory, ChangesetInput, CommitInput, Dialect, FileChange, Files,
+    ImportRules, ImportSettings, InheritedFile, JudgedCommit, ManifestEdits, MetadataKind,
+    Unreadable,
 };
 
 /// The dialect.
 #[derive(Debug, Default)]
-pub struct HgGit;
+pub struct HgGit {
+    authors: Authors,
+}
 
 impl Dialect for HgGit {
     const NAME: &'static str = "hggit";
@@ -41,11 +44,15 @@ impl Dialect for HgGit {
         judge: judge::judge_length,
         texts: |content, settings| ParsedCommit::of(content).texts(settings),
         accepts: import::accepts,
-        write_commit: |input, history, out| commit::write(out, input, history),
+        write_commit: |input, history, out| commit::write(out, input, history, &Authors::default()),
         difference: judge::difference,
         gitmodules: submodules::gitmodules,
         subrepo_files: submodules::subrepo_files,
     });
+
+    fn set_authors(&mut self, authors: Authors) {
+        self.authors = authors;
+    }
 
     fn write_commit(
         &mut self,
@@ -53,7 +60,7 @@ impl Dialect for HgGit {
         history: &dyn ChangesetHistory,
         out: &mut Vec<u8>,
     ) -> Result<bool, Unreadable> {
-        commit::write(out, input, history)
+        commit::write(out, input, history, &self.authors)
     }
 
     fn is_edited(path: &[u8]) -> bool {

@@ -12,6 +12,8 @@ pub mod names;
 mod reason;
 pub mod subrepositories;
 
+use std::collections::BTreeMap;
+
 use gitpack::Oid;
 use gitpack::tree::Mode;
 use revlog::{Changeset, Node};
@@ -50,6 +52,9 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// Rules for changesets that are made as Mercurial's commit makes them. Without them, they are
     /// made as git-cinnabar does, with [`Self::changeset`].
     const IMPORT: Option<ImportRules> = None;
+
+    /// Lets some users have other names in commits, for dialects with such a table.
+    fn set_authors(&mut self, _authors: Authors) {}
 
     /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit.
     ///
@@ -122,6 +127,9 @@ pub trait Dialect: Default + Send + Sync + 'static {
     /// `made` says so; `None` for other contents.
     fn changeset(content: &[u8], made: &ChangesetInput<'_>) -> Option<Vec<u8>>;
 }
+
+/// Users of changesets in UTF-8, and those that commits have in their place.
+pub type Authors = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// File in root directories that no manifest decides alone.
 ///

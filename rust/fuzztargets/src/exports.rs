@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use dialect::Cinnabar;
+use dialect::{Authors, Cinnabar};
 use gitpack::Readers;
 use hg2git::{EarlierTrees, MetadataFiles, Request, Selection};
 use parallel::Directory;
@@ -52,6 +52,7 @@ pub(crate) fn export(input: &[u8]) {
         threads: 1,
         memory_bytes: 4 << 20,
         level: 1,
+        authors: Authors::default(),
         adopted: None,
         earlier: EarlierTrees::OfManifests,
         imported: None,

@@ -140,6 +140,7 @@ impl Run<'_> {
         let Context { request, changelog, manifest, map, memory_plan } = self.context;
         let Request { check_texts, memory_bytes, .. } = *request;
         let mut dialect = D::default();
+        dialect.set_authors(request.authors.clone());
         let metadata = if D::METADATA.is_some() { Metadata::open(self.context)? } else { None };
         let (nodes, has_extras) = self.read_changesets(revs, reporter)?;
         self.context.tidy(revs.len());

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use dialect::Authors;
 use gitpack::{Oid, Readers};
 use parallel::Directory;
 use revlog::{Encoding, MappedIndexes, Node};
@@ -57,6 +58,8 @@ pub struct Request<'a> {
     pub memory_bytes: u64,
     /// Compression level of objects, 1 to 12.
     pub level: u8,
+    /// Users that have other names in commits, see [`dialect::Dialect::set_authors`].
+    pub authors: Authors,
     /// Adopted commits, or `None`.
     pub adopted: Option<AdoptedFile<'a>>,
     /// Trees that earlier runs wrote.

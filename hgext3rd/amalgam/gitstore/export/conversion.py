@@ -16,7 +16,7 @@ from ...core.operation import Operation
 from ...files import Placement
 from ...index.opening import mapped_indexes
 from ...records import Record
-from .. import requirements
+from .. import authors, requirements
 from ..docket import Layer, MetadataCommit
 from ..imported import ImportedFiles
 from ..oidmap import ID_LEN
@@ -113,6 +113,8 @@ class ExportConversion(Record):
     """The adopted commits, unless the file is missing when a run starts."""
     imported: ImportedFiles = _NO_IMPORTS
     """The commits that changesets were made of."""
+    authors: bytes = b""
+    """Users, and those that commits have in their place: two lines for each."""
 
     @classmethod
     def of(
@@ -140,6 +142,7 @@ class ExportConversion(Record):
             adopted=AdoptedInput(adopted) if adopted else None,
             imported=imported,
             keeps_metadata=config.keeps_metadata,
+            authors=authors.pairs(repo, config),
         )
 
     @classmethod
@@ -283,6 +286,7 @@ class ExportConversion(Record):
                 "threads": 0,
                 "memory_bytes": self.memory_bytes,
                 "level": _LEVEL,
+                "authors": self.authors,
                 "adopted": adopted,
                 "has_exact": base.exact or layer.exact,
                 "imported": of_imported,

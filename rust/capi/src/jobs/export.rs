@@ -1,7 +1,9 @@
 //! Jobs `export` and `metadata`: from changesets to packs and maps, and the metadata commit.
 
+use std::iter;
 use std::path::Path;
 
+use dialect::Authors;
 use gitpack::Readers;
 use gitpack::staged::Owner;
 use hg2git::{
@@ -116,6 +118,7 @@ fn with_request<R: Send>(
         threads: message.take("threads")?,
         memory_bytes: message.take("memory_bytes")?,
         level: message.take("level")?,
+        authors: authors(message.take::<Option<&[u8]>>("authors")?.unwrap_or_default()),
         adopted: adopted.as_ref().map(Adopted::file),
         earlier: if message.take("has_exact")? {
             EarlierTrees::Exact
@@ -132,6 +135,12 @@ fn with_request<R: Send>(
         let mut watch = |phase: Phase, done, total| progress.set(phase as u32, done, total);
         job(&request, &mut watch).map_err(Failure::from)
     })
+}
+
+/// Pairs of users, each followed by LF.
+fn authors(text: &[u8]) -> Authors {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec);
+    iter::from_fn(|| Some((lines.next()?, lines.next()?))).collect()
 }
 
 fn metadata_files(message: &mut Fields<'_>) -> Result<MetadataFiles, Failure> {

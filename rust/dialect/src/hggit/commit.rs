@@ -10,7 +10,7 @@ use super::delta::apply;
 use super::identity::{Ident, is_line};
 use super::texts::{Extras, extras, push_quoted, to_utf8, unquote};
 use crate::cinnabar::commit::push_tree_and_parents;
-use crate::{ChangesetHistory, CommitInput, ParentCommit, Unreadable, exact};
+use crate::{Authors, ChangesetHistory, CommitInput, ParentCommit, Unreadable, exact};
 
 /// Most parents of a commit; a longer chain of changesets is no octopus.
 const MOST_PARENTS: usize = 256;
@@ -21,6 +21,8 @@ pub(super) const RENAME_SOURCE: &[u8] = b"hg-git-rename-source";
 
 /// Replaces `out` by the content of the changeset's commit; `false` if it has no commit.
 ///
+/// Users among `authors` have another name there.
+///
 /// # Errors
 ///
 /// The errors of `history`.
@@ -28,6 +30,7 @@ pub fn write(
     out: &mut Vec<u8>,
     CommitInput { changeset, tree, parents, .. }: &CommitInput<'_>,
     history: &dyn ChangesetHistory,
+    authors: &Authors,
 ) -> Result<bool, Unreadable> {
     let extras = extras(changeset);
     let extra = |key: &[u8]| extras.get(key).map(Vec::as_slice);
@@ -39,8 +42,9 @@ pub fn write(
     out.clear();
     push_tree_and_parents(out, *tree, parents);
     let user = to_utf8(changeset.user);
+    let user = authors.get(&*user).map_or(&*user, Vec::as_slice);
     let (seconds, west_seconds) = (changeset.seconds, changeset.offset_seconds);
-    let author = Ident::author(&user, seconds, west_seconds, extra(b"author"));
+    let author = Ident::author(user, seconds, west_seconds, extra(b"author"));
     let committer = extra(b"committer").and_then(Ident::committer);
     push_header(out, b"author", &author.text());
     push_header(out, b"committer", &committer.as_ref().unwrap_or(&author).text());

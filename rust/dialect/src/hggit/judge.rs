@@ -9,8 +9,8 @@ use super::metadata::CUT;
 use crate::exact::CommitFields;
 use crate::reason::RefusedFor;
 use crate::{
-    ChangesetHistory, CommitInput, CopySource, ImportSettings, ImportedExtras, JudgedCommit,
-    MOST_COMMIT_BYTES, ParentCommit, Reason, Unreadable,
+    Authors, ChangesetHistory, CommitInput, CopySource, ImportSettings, ImportedExtras,
+    JudgedCommit, MOST_COMMIT_BYTES, ParentCommit, Reason, Unreadable,
 };
 
 /// Texts of changesets that are a part of an octopus, and that are none.
@@ -53,7 +53,8 @@ fn refusal<'a>(content: &'a [u8], (tree, parents): (Oid, &[Oid])) -> Option<Refu
     let parents = &history.pair(0);
     let input = CommitInput { node: Node::NULL, changeset: &changeset, tree, parents };
     let mut back = Vec::with_capacity(content.len());
-    let has_commit = matches!(commit::write(&mut back, &input, &history), Ok(true));
+    let has_commit =
+        matches!(commit::write(&mut back, &input, &history, &Authors::default()), Ok(true));
     let back = has_commit.then_some(&*back);
     (back != Some(content)).then(|| difference(content, back))
 }

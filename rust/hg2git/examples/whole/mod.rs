@@ -61,6 +61,7 @@ impl<'a> WholeRequest<'a> {
             threads: 0,
             memory_bytes: 192 << 20,
             level: 1,
+            authors: dialect::Authors::default(),
             adopted: None,
             earlier: EarlierTrees::OfManifests,
             imported: None,

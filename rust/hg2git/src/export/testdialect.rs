@@ -1,12 +1,12 @@
 //! A dialect with the features that git-cinnabar's does not use: no metadata, edited trees, copies
-//! in headers, changesets without a commit, and two changesets with the same commit. And the
-//! inherited file of hg-git's dialect.
+//! in headers, changesets without a commit, two changesets with the same commit, and other names of
+//! users. And the inherited file of hg-git's dialect.
 
 use std::collections::BTreeMap;
 
 use dialect::{
-    ChangesetHistory, ChangesetInput, CommitInput, Dialect, EditedEntry, FileChange, Files, HgGit,
-    JudgedCommit, ManifestEdits, MetadataKind, TreeEdit, Unreadable,
+    Authors, ChangesetHistory, ChangesetInput, CommitInput, Dialect, EditedEntry, FileChange,
+    Files, HgGit, JudgedCommit, ManifestEdits, MetadataKind, TreeEdit, Unreadable,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::Mode;
@@ -27,7 +27,7 @@ const LINKS: &[u8] = b"links";
 const MODULES: &[u8] = b".modules";
 
 #[derive(Debug, Default)]
-struct TestDialect;
+struct TestDialect(Authors);
 
 impl Dialect for TestDialect {
     const NAME: &'static str = "test";
@@ -35,6 +35,10 @@ impl Dialect for TestDialect {
     const HAS_UNIQUE_COMMITS: bool = false;
     const READS_COPIES: bool = true;
     const EDITS_TREES: bool = true;
+
+    fn set_authors(&mut self, authors: Authors) {
+        self.0 = authors;
+    }
 
     fn write_commit(
         &mut self,
@@ -57,8 +61,8 @@ impl Dialect for TestDialect {
                 }
             }
         }
-        let ident = b"A <a@x> 1 +0000";
-        lines.extend([[b"author ", &ident[..]].concat(), [b"committer ", &ident[..]].concat()]);
+        let user = self.0.get(changeset.user).map_or(&b"A <a@x>"[..], Vec::as_slice);
+        lines.extend([&b"author "[..], b"committer "].map(|it| [it, user, b" 1 +0000"].concat()));
         for copy in history.copies()? {
             lines.push([b"copy ", &*copy.source, b" to ", &*copy.path].concat());
         }
@@ -184,6 +188,18 @@ fn copies_are_those_of_the_files_of_a_changeset() {
         let found: Vec<_> = all.map(|headers| headers.get("copy").cloned()).collect();
         assert_eq!(found, [None, Some("a to b".into()), None]);
     }
+}
+
+#[test]
+fn users_have_the_names_of_the_request() {
+    let mut repository = Repository::new();
+    let changesets = [changeset(&[("a", "1")]), changeset(&[("a", "2")])];
+    repository.export_as::<TestDialect>(&changesets[..1]).expect("is converted");
+    repository.authors = Authors::from([(b"me".into(), b"B <b@x>".into())]);
+    repository.export_as::<TestDialect>(&changesets).expect("is converted");
+    let all = repository.commits();
+    let all = all.iter().flatten().map(|commit| headers(&repository, commit)["author"].clone());
+    assert_eq!(all.collect::<Vec<_>>(), ["A <a@x> 1 +0000", "B <b@x> 1 +0000"]);
 }
 
 #[test]

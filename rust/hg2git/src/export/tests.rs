@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use dialect::Cinnabar;
+use dialect::{Authors, Cinnabar};
 use gitpack::Readers;
 use revlog::node::node_of;
 use revlog::{Encoding, MappedIndexes, Node};
@@ -81,6 +81,7 @@ pub(super) struct Repository {
     made: Option<PublishedFiles>,
     keeps_metadata: bool,
     commit_of_first: bool,
+    pub(super) authors: Authors,
 }
 
 fn no_progress(_: Phase, _: u64, _: u64) -> bool {
@@ -93,7 +94,8 @@ impl Repository {
         for name in ["store/data", "packs", "map"] {
             std::fs::create_dir_all(root.path().join(name)).expect("is writable");
         }
-        Self { root, made: None, keeps_metadata: true, commit_of_first: false }
+        let authors = Authors::default();
+        Self { root, made: None, keeps_metadata: true, commit_of_first: false, authors }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -173,6 +175,7 @@ impl Repository {
             threads: 2,
             memory_bytes: 192 << 20,
             level: 1,
+            authors: self.authors.clone(),
             adopted: None,
             earlier: EarlierTrees::OfManifests,
             imported: None,
