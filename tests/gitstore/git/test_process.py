@@ -19,7 +19,7 @@ from testlib.environment import HG, captured, executable, hg
 from testlib.users import STRANGER
 
 from hgext3rd.amalgam.files import Directory
-from hgext3rd.amalgam.gitstore.git.process import Git, Owner
+from hgext3rd.amalgam.gitstore.git.process import FetchLimits, Git, Owner
 
 pytestmark = pytest.mark.slow
 
@@ -385,3 +385,28 @@ def commit(repo: Path, name: str) -> None:
     (repo / name).write_text(name)
     arguments: Sequence[str] = ("-qAm", name, "-d", "0 0")
     hg(repo, "commit", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(os.urandom(300_000), b""), (bytes(2 << 20), b"over limit")],
+    ids=["file", "memory"],
+)
+def test_files_and_memory_of_a_fetch_have_limits(
+    tmp_path: Path, content: bytes, reason: bytes
+) -> None:
+    captured(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
+    repository = Git(b"git", Directory(bytes(tmp_path)))
+    for pack_bytes, is_done in ((100_000, False), (1 << 30, not reason)):
+        with repository.start(
+            *("hash-object", "-w", "--stdin"),
+            limits=FetchLimits(pack_bytes, 1 << 20),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            _output, errors = process.communicate(content)
+        assert (process.returncode == 0) == is_done
+        assert is_done or reason in errors
+        files = [it for it in tmp_path.rglob("*") if it.is_file()]
+        assert is_done or max(it.stat().st_size for it in files) < 110_000
