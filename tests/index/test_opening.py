@@ -65,9 +65,12 @@ def test_a_large_index_is_read_in_full(
     assert log.headrevs() == [REVS - 1]
 
 
-def test_an_index_that_is_cut_meanwhile_is_read_up_to_its_end() -> None:
-    read = opening._read_large(io.BytesIO(b"entry"), 1 << 20)
-    assert read is None or bytes(read) == b"entry"
+@pytest.mark.parametrize("size_bytes", [200_000, 1 << 20])
+def test_an_index_that_is_cut_meanwhile_is_read_up_to_its_end(size_bytes: int) -> None:
+    whole = b"e" * size_bytes
+    for content in (whole, whole[:-64]):
+        read = opening._read_all(io.BytesIO(content), size_bytes)
+        assert read is None or bytes(read) == content
 
 
 def test_what_was_read_stays_if_the_index_is_cut(path: Path) -> None:

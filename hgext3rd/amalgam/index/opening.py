@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _OPTION = b"amalgam-index"
+_SMALL_BYTES = 1 << 17  # below, allocators have the memory at hand
 _LARGE_BYTES = 1 << 20  # below, a huge page is mostly empty
 _HUGE_PAGE = 2 << 20
 # without one of ours: whether indexes are mapped at all, and from which size on
@@ -324,26 +325,29 @@ def _read(
                 return size_bytes, None
             if limit_bytes is not None:
                 return size_bytes, file.read(limit_bytes)
-            if size_bytes < _LARGE_BYTES:
+            if size_bytes < _SMALL_BYTES:
                 return size_bytes, file.read()
-            return size_bytes, _read_large(file, size_bytes) or file.read()
+            return size_bytes, _read_all(file, size_bytes) or file.read()
     except FileNotFoundError:
         return None, b""
 
 
-def _read_large(file: Any, size_bytes: int) -> memoryview | None:
-    """Read a file into huge pages; ``None`` where the system has none.
+def _read_all(file: Any, size_bytes: int) -> memoryview | None:
+    """Read a file into memory that is got at once; ``None`` where the system cannot.
 
-    To get memory in pages of 4 KB takes longer than to read into it. Of 4.2 ms for
-    100,000 revisions, 2.5 are left (2026-11-27).
+    To get it page by page as it is read takes as long as the reading: of 4.2 ms for
+    100,000 revisions, 2.5 are left; of 0.39 for 10,000, 0.33 (2026-11-28).
     """
     import mmap
 
     try:
-        rounded = -(-size_bytes // _HUGE_PAGE) * _HUGE_PAGE
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        region = mmap.mmap(-1, rounded, flags=flags)
-        region.madvise(mmap.MADV_HUGEPAGE)
+        if size_bytes < _LARGE_BYTES:
+            region = mmap.mmap(-1, size_bytes, flags=flags | mmap.MAP_POPULATE)
+        else:
+            rounded = -(-size_bytes // _HUGE_PAGE) * _HUGE_PAGE
+            region = mmap.mmap(-1, rounded, flags=flags)
+            region.madvise(mmap.MADV_HUGEPAGE)
     except (AttributeError, OSError):
         return None
     view = memoryview(region)[:size_bytes]

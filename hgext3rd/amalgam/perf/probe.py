@@ -126,6 +126,12 @@ def _load_code(ui: UiT, step: str) -> None:
     The repository is opened twice, since the first opening makes a snapshot.
     Modules that amalgam needs only for a mapped index are loaded by name.
     """
+    for name in _PACKAGES:
+        package = sys.modules.get(name)
+        if package is not None:  # amalgam is enabled
+            for found in pkgutil.iter_modules(package.__path__, f"{name}."):
+                module = importlib.import_module(found.name)
+                getattr(module, "__all__", None)  # lazy modules load themselves
     with tempfile.TemporaryDirectory() as scratch:
         path = os.path.join(os.fsencode(scratch), b"r")
         created = compat.open_repository(ui, path, create=True)
@@ -134,12 +140,6 @@ def _load_code(ui: UiT, step: str) -> None:
         for repo in (created, compat.open_repository(ui, path)):
             for manifest in (False, True):
                 _STEPS[step](_revlog(repo, manifest), [UNKNOWN])
-    for name in _PACKAGES:
-        package = sys.modules.get(name)
-        if package is not None:  # amalgam is enabled
-            for found in pkgutil.iter_modules(package.__path__, f"{name}."):
-                module = importlib.import_module(found.name)
-                getattr(module, "__all__", None)  # lazy modules load themselves
 
 
 def _source(revlog: Any) -> Source:
