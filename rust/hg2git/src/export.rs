@@ -18,7 +18,7 @@ use crate::map::oidmap::OidMap;
 use crate::map::segment::{Pair, Table, pairs, sorted};
 use crate::metadata::{self, MANIFEST_TREES, Metadata, Outcome};
 use crate::objects::commits::{ConvertedChangesets, ExactSources};
-use crate::objects::history::{Sources, StoredStart};
+use crate::objects::history::{Sources, StoredStart, StoredStarts};
 use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::{inherited_file, inherited_files};
 use crate::objects::storefiles::StoreFiles;
@@ -174,14 +174,23 @@ impl Run<'_> {
 
         let of_manifests = (manifest, directories);
         let inherited_file = inherited_file::<D>(self.store)?;
-        let start_files = plan.start.filter(|_| inherited_file.is_some());
         let files_of = |rev| StoreFiles::new(self.store, manifest, directories, rev);
-        let start_files = start_files.map(files_of);
+        let start_files =
+            changes.starts().next().filter(|_| inherited_file.is_some()).map(files_of);
         let start = start_files.as_ref();
         let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes, start)?;
         let inherited;
         let needs_exact =
             has_extras || request.earlier == EarlierTrees::Exact || self.imported.is_some();
+        let stored_start = |rev| {
+            let node = manifest.index().node(rev);
+            let root = map.oid(Table::Manifests, &node)?;
+            let aside_commit = match &metadata {
+                Some(metadata) => Some(metadata.manifest_commit(&node)?),
+                None => None,
+            };
+            Some((rev, StoredStart { root, aside_commit }))
+        };
         let mut sources = Sources {
             store: self.store,
             changelog,
@@ -196,15 +205,10 @@ impl Run<'_> {
             inherited: None,
             collisions,
             aside_trees: metadata.as_ref().map(|_| &MANIFEST_TREES),
-            stored_start: plan.start.and_then(|rev| {
-                let node = manifest.index().node(rev);
-                let root = map.oid(Table::Manifests, &node)?;
-                let aside_commit = match &metadata {
-                    Some(metadata) => Some(metadata.manifest_commit(&node)?),
-                    None => None,
-                };
-                Some(StoredStart { packs: request.packs, root, aside_commit })
-            }),
+            stored_starts: StoredStarts {
+                packs: request.packs,
+                trees: changes.starts().filter_map(stored_start).collect(),
+            },
             adopted: self.adopted,
             is_judging: request.adopted.as_ref().is_some_and(|file| file.is_judged),
             imported: self.imported,

@@ -275,6 +275,41 @@ def test_one_more_changeset_is_one_more_small_pack(
     assert after[packs[0]][1] < 2000
 
 
+def test_lines_that_are_far_apart_begin_with_their_own_manifests(
+    repo: Path, server: HgServer
+) -> None:
+    publish_commits(repo)
+    for text in ("one\n", "two\n"):
+        for number in range(1100):
+            path = repo / f"d{number % 44}" / f"{number}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        commit(server, repo, tip=text)
+    server.hg(repo, "update", "-q", "0")
+    commit(server, repo, tip="second\n")
+
+    def objects_of_next(*heads: int) -> int:
+        before = packed_objects(repo)
+        for head in heads:
+            server.hg(repo, "update", "-q", str(head))
+            (repo / "d0" / "0").write_text(f"{head}\n")
+            commit(server, repo, tip=f"on {head}\n")
+        server.hg(repo, "git::export")
+        return packed_objects(repo) - before
+
+    server.hg(repo, "git::export")
+    of_one = objects_of_next(1)
+    assert of_one < 20
+    assert objects_of_next(2, 3) == 2 * of_one
+    server.hg(repo, "git::verify", "--full")
+
+
+def packed_objects(repo: Path) -> int:
+    """Return the number of objects in the packs of the git store."""
+    counts = git(store_of(repo), "count-objects", "-v").decode().split()
+    return int(counts[counts.index("in-pack:") + 1])
+
+
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.torture)])
 def test_steps_give_what_one_export_gives(

@@ -142,14 +142,14 @@ impl Run<'_> {
         let Context { request, memory_plan, .. } = self.context;
         let mut names = Names::default();
         let mut scratch = Scratch::within(&memory_plan.budget, 0);
-        let start = history::start(sources, &mut dialect, &mut scratch, &mut names, files)?;
+        let starts = history::starts(sources, &mut dialect, &mut scratch, &mut names, files)?;
         files.forget_numbers();
         let inherited = sources.inherited.map(|inherited| inherited.name);
         let paths = sources.changes.paths().chain(sources.edits.paths()).chain(inherited);
         history::number_components(paths, &mut names);
         let mut scratch = Scratch::of(memory_plan);
         let texts = Texts::new(sources.changelog, &mut scratch, changelog::KEPT_TEXT_BYTES);
-        let history = History::new(sources, texts, &names, start);
+        let history = History::new(sources, texts, &names, starts);
         let writer = metadata.map(|metadata| metadata.begin(sources, &names, files));
         let counts_heads = metadata.is_some_and(Metadata::wants_commit);
         let commits = Commits::new(sources, &names, files, dialect, counts_heads);

@@ -12,8 +12,8 @@ use gitpack::tree::Mode;
 use parallel::Buffer;
 use revlog::{Flag, Rev, Revlog, Store, Texts};
 
-pub(crate) use self::start::{StoredStart, start};
-use self::states::{RootDirectory, States};
+pub(crate) use self::start::{StoredStart, StoredStarts, starts};
+use self::states::{RootDirectory, StartTrees, States};
 use crate::error::Result;
 use crate::map::adopted::AdoptedCommits;
 use crate::map::oidmap::OidMap;
@@ -63,8 +63,8 @@ pub(crate) struct Sources<'a> {
     pub collisions: &'a CollisionCheck,
     /// Form of the metadata's trees, if metadata is kept.
     pub aside_trees: Option<&'static TreeForm>,
-    /// The tree of an earlier run, the base of this run's changes.
-    pub stored_start: Option<StoredStart<'a>>,
+    /// The trees of start manifests, as earlier runs stored them.
+    pub stored_starts: StoredStarts<'a>,
     /// Adopted commits, and whether each is compared with the dialect's commit.
     pub adopted: Option<&'a AdoptedCommits>,
     pub is_judging: bool,
@@ -153,13 +153,12 @@ pub(crate) struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// A history before its first batch. `start` is the base tree of an earlier run, or `None`.
-    /// `names` has all components of paths.
+    /// A history before its first batch. `names` has all components of paths.
     pub fn new(
         sources: &'a Sources<'a>,
         texts: Texts<'a>,
         names: &'a Names,
-        start: RootDirectory,
+        starts: StartTrees,
     ) -> Self {
         Self {
             sources,
@@ -171,7 +170,7 @@ impl<'a> History<'a> {
             states: States::new(
                 (sources.changes, sources.edits),
                 sources.plan.revs.len(),
-                start,
+                starts,
                 most_states(sources),
             ),
             parts: None,

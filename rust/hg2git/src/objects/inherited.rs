@@ -4,6 +4,7 @@
 //! replayed. So the other trees are made with the manifest's own.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use dialect::exact::tree::{file_of, tree_entries};
 use dialect::{Dialect, InheritedFile};
@@ -142,8 +143,8 @@ pub(crate) fn inherited_file<D: Dialect>(store: &Store) -> Result<Option<Inherit
     Ok(None)
 }
 
-/// The commits of a run with another file than their trees. `start` has the files of the manifest
-/// before the run, if there is one.
+/// The commits of a run with another file than their trees. `start` has the files of the first start
+/// manifest, if the run has one.
 ///
 /// # Errors
 ///
@@ -237,17 +238,19 @@ impl Search<'_, '_> {
         let InheritedFile { name, sources } = self.file;
         let ids = sources.map(|source| changes.paths().position(|path| path == source));
         let mut all: Vec<RootFiles> = Vec::with_capacity(plan.revs.len());
-        let mut known: Option<RootFiles> = None;
+        let mut known: HashMap<Rev, RootFiles> = HashMap::new();
         for position in 0..plan.revs.len() {
-            let mut found = match (changes.base(position), known) {
-                (Base::Empty, _) => RootFiles::default(),
-                (Base::Position(base), _) => all[base],
-                (Base::Known(_), Some(known)) => known,
-                (Base::Known(rev), None) => {
-                    let root = map.oid(Table::Manifests, &manifest.index().node(rev));
-                    let root = root.unwrap_or(Oid::EMPTY_TREE);
-                    *known.insert(self.of_manifest(plan.revs[position], rev, root)?)
-                }
+            let mut found = match changes.base(position) {
+                Base::Empty => RootFiles::default(),
+                Base::Position(base) => all[base],
+                Base::Known(rev) => match known.entry(rev) {
+                    Entry::Occupied(found) => *found.get(),
+                    Entry::Vacant(place) => {
+                        let root = map.oid(Table::Manifests, &manifest.index().node(rev));
+                        let root = root.unwrap_or(Oid::EMPTY_TREE);
+                        *place.insert(self.of_manifest(plan.revs[position], rev, root)?)
+                    }
+                },
             };
             for (path, file) in changes.of(position) {
                 let at = ids.iter().position(|id| *id == Some(path.0 as usize));

@@ -55,7 +55,7 @@ impl TreeEdits {
     /// No edits.
     pub const NONE: Self = Self(Vec::new());
 
-    /// The edits of a run's manifests. `start` has the files of the manifest before them, if any of
+    /// The edits of a run's manifests. `start` has the files of the first start manifest, if any of
     /// them can be a source of the inherited file.
     ///
     /// # Errors
@@ -73,7 +73,9 @@ impl TreeEdits {
             return Ok(Self::NONE);
         }
         let mut edited = EditedPaths::of::<D>(log);
-        if let Some(files) = start {
+        for rev in log.starts().take_while(|_| start.is_some()) {
+            let first = start.filter(|start| start.rev == rev).map(StoreFiles::again);
+            let files = first.unwrap_or_else(|| StoreFiles::new(store, manifest, directories, rev));
             for path in D::INHERITED.iter().flat_map(|inherited| inherited.sources) {
                 if files.find(path)?.is_some() {
                     let change = FileChange { path, is_there: true };

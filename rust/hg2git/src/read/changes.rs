@@ -1,5 +1,7 @@
 //! The changes of all manifests, in compact form, between reading and replaying.
 
+use std::collections::HashSet;
+
 use gitpack::tree::Mode;
 use revlog::Rev;
 
@@ -12,9 +14,9 @@ const RECORD_LEN: usize = 9;
 const REMOVE: u8 = 0;
 const MODES: [Mode; 3] = [Mode::FILE, Mode::EXECUTABLE, Mode::SYMLINK];
 
-/// Bases of a manifest's changes that are not positions of the plan.
+/// Bases of a manifest's changes that are not positions of the plan. Positions have 31 bits.
 const EMPTY: u32 = u32::MAX;
-const KNOWN: u32 = u32::MAX - 1;
+const KNOWN_MARK: u32 = 1 << 31;
 
 /// Changes by position in the manifests' plan.
 #[derive(Debug, Default)]
@@ -23,8 +25,8 @@ pub(crate) struct ChangeLog {
     manifests: Vec<ManifestRecords>,
     /// The position of the manifest begun last.
     begun: usize,
-    /// The manifest of an earlier run that serves as a base, if one does.
-    known: Option<Rev>,
+    /// Manifests of earlier runs that serve as bases.
+    known: Vec<Rev>,
     paths: Names,
 }
 
@@ -35,7 +37,7 @@ struct ManifestRecords {
     start: usize,
     /// Number of its records.
     count: u32,
-    /// Base of its changes: a position, or [`EMPTY`], or [`KNOWN`].
+    /// Base of its changes: a position, or [`EMPTY`], or a marked index into the known manifests.
     base: u32,
 }
 
@@ -45,10 +47,10 @@ impl ChangeLog {
         let base = match base {
             Base::Empty => EMPTY,
             Base::Known(rev) => {
-                self.known = Some(rev);
-                KNOWN
+                self.known.push(rev);
+                KNOWN_MARK | number(self.known.len() - 1)
             }
-            Base::Position(base) => u32::try_from(base).expect("revisions have 32 bits"),
+            Base::Position(base) => number(base),
         };
         let none = ManifestRecords { start: 0, count: 0, base: EMPTY };
         self.manifests.resize(self.manifests.len().max(position + 1), none);
@@ -95,10 +97,10 @@ impl ChangeLog {
 
     /// The base of the changes of the manifest at `position`.
     pub fn base(&self, position: usize) -> Base {
-        match (self.manifests[position].base, self.known) {
-            (KNOWN, Some(rev)) => Base::Known(rev),
-            (EMPTY | KNOWN, _) => Base::Empty,
-            (base, _) => Base::Position(base as usize),
+        match self.manifests[position].base {
+            EMPTY => Base::Empty,
+            base if base & KNOWN_MARK > 0 => Base::Known(self.known[(base & !KNOWN_MARK) as usize]),
+            base => Base::Position(base as usize),
         }
     }
 
@@ -106,6 +108,12 @@ impl ChangeLog {
     pub fn has_any(&self, position: usize, path: NameId, files: &[FileId]) -> bool {
         let is_one = |file: Option<(FileId, Mode)>| file.is_some_and(|(id, _)| files.contains(&id));
         self.of(position).any(|(at, file)| at == path && is_one(file))
+    }
+
+    /// The manifests of earlier runs that serve as bases.
+    pub fn starts(&self) -> impl Iterator<Item = Rev> {
+        let mut distinct = HashSet::new();
+        self.known.iter().copied().filter(move |rev| distinct.insert(*rev))
     }
 
     /// The changes of the manifest at `position`, ascending by path.
@@ -118,4 +126,8 @@ impl ChangeLog {
             (NameId(u32::from_le_bytes([a, b, c, d])), mode.map(|mode| (file, mode)))
         })
     }
+}
+
+fn number(position: usize) -> u32 {
+    u32::try_from(position).expect("revisions have 31 bits")
 }

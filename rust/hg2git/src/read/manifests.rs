@@ -18,6 +18,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -99,7 +100,7 @@ impl<'a> Manifests<'a> {
             manifests: self,
             reader: Reader::new(self.revlog, scratch, self.memory_plan.kept_bytes + hashed_bytes),
             proof: Proof::new(self.revlog, hashed_bytes),
-            is_start_added: false,
+            starts_added: HashSet::new(),
         };
         let last = range.end - 1;
         let changes: Result<Vec<_>> = range.map(|place| walk.step(place, place == last)).collect();
@@ -127,8 +128,8 @@ struct Walk<'a> {
     manifests: &'a Manifests<'a>,
     reader: Reader<'a>,
     proof: Proof<'a>,
-    /// Whether the start manifest is among the texts to hash.
-    is_start_added: bool,
+    /// The start manifests among the texts to hash.
+    starts_added: HashSet<Rev>,
 }
 
 impl Walk<'_> {
@@ -149,9 +150,9 @@ impl Walk<'_> {
         done.for_each(|position| self.reader.forget(plan.revs[position]));
         let Some(&is_hashed) = hashed.get(position) else { return Ok((position, changes)) };
         if let Base::Known(start) = changes.base
-            && !std::mem::replace(&mut self.is_start_added, true)
+            && self.starts_added.insert(start)
         {
-            // no changeset of this run has the start manifest, and all of them build on it
+            // no changeset of this run has a start manifest, and its line builds on it
             let text = self.reader.get(start)?.text;
             if let Some(wrong) = self.proof.add(start, &text, &self.reader) {
                 return Err(self.manifests.mismatch(wrong));
@@ -187,7 +188,6 @@ impl Walk<'_> {
         let rev = plan.revs[position];
         let blame = |problem: Unusable| revlog.corrupt(rev, problem);
         let change_base = plan.change_base(revlog.index(), position);
-        let mut changes = Changes::new(change_base);
         let mut is_vetted = false;
         if let Some(delta) = delta
             && let Some(base) = plan.position(delta.base)
@@ -197,20 +197,30 @@ impl Walk<'_> {
             let parsed = parsed.map_err(|problem| revlog.corrupt(rev, problem))?;
             is_vetted = differences::is_aligned(&base_text, &parsed);
             if is_vetted && change_base == Base::Position(base) {
+                let mut changes = Changes::new(change_base);
                 differences::of_delta(&base_text, &parsed, &mut changes).map_err(blame)?;
                 return Ok((changes, is_vetted));
             }
         }
-        let base_rev = match change_base {
-            Base::Empty => None,
-            Base::Position(base) => Some(plan.revs[base]),
-            Base::Known(base) => Some(base),
-        };
-        let base_text = match base_rev {
-            Some(base) => self.reader.get(base)?.text,
-            None => Rc::default(),
-        };
-        differences::between(&base_text, text, &mut changes).map_err(blame)?;
+        let mut changes = self.compared(change_base, text)?.map_err(blame)?;
+        if let Some(base) = plan.better_base(position, &changes) {
+            changes = self.compared(base, text)?.map_err(blame)?;
+        }
         Ok((changes, is_vetted))
+    }
+
+    /// The changes from `base` to `text`, or why it is unusable.
+    fn compared(
+        &mut self,
+        base: Base,
+        text: &SharedText,
+    ) -> Result<std::result::Result<Changes, Unusable>> {
+        let base_text = match base {
+            Base::Empty => Rc::default(),
+            Base::Position(base) => self.reader.get(self.manifests.plan.revs[base])?.text,
+            Base::Known(base) => self.reader.get(base)?.text,
+        };
+        let mut changes = Changes::new(base);
+        Ok(differences::between(&base_text, text, &mut changes).map(|()| changes))
     }
 }

@@ -129,19 +129,9 @@ impl<'a> Directories<'a> {
         let mut read = Vec::with_capacity(range.len());
         for position in range {
             let base = plan.parent_of(self.root.index(), position);
-            let before = match base {
-                Base::Empty => None,
-                Base::Position(base) => Some(plan.revs[base]),
-                Base::Known(base) => Some(base),
-            };
-            let rev = plan.revs[position];
-            let mut changes = Changes::new(base);
-            for (path, file) in reader.changed(before, rev)? {
-                let change = match file {
-                    None => ManifestChange::Remove(&path),
-                    Some((node, flag)) => ManifestChange::Set(Line { path: &path, node, flag }),
-                };
-                changes.push(change).map_err(|problem| self.root.corrupt(rev, problem))?;
+            let mut changes = reader.changes(plan, position, base)?;
+            if let Some(base) = plan.better_base(position, &changes) {
+                changes = reader.changes(plan, position, base)?;
             }
             read.push((position, changes));
         }
@@ -207,6 +197,26 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// The changes of the manifest at `position` from `base`.
+    fn changes(&mut self, plan: &ManifestPlan, position: usize, base: Base) -> Result<Changes> {
+        let rev = plan.revs[position];
+        let before = match base {
+            Base::Empty => None,
+            Base::Position(base) => Some(plan.revs[base]),
+            Base::Known(base) => Some(base),
+        };
+        let mut changes = Changes::new(base);
+        for (path, file) in self.changed(before, rev)? {
+            let change = match file {
+                None => ManifestChange::Remove(&path),
+                Some((node, flag)) => ManifestChange::Set(Line { path: &path, node, flag }),
+            };
+            let problem = |problem| self.directories.root.corrupt(rev, problem);
+            changes.push(change).map_err(problem)?;
+        }
+        Ok(changes)
+    }
+
     /// The files that differ between two root manifests, ascending by path.
     fn changed(&mut self, before: State, after: Rev) -> Result<Vec<Changed>> {
         let Directories { root, longest, .. } = *self.directories;

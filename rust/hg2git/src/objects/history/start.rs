@@ -1,10 +1,10 @@
-//! The start tree, converted by an earlier run: the base of the first changes of a run.
+//! The start trees, converted by earlier runs: the bases of the first changes of each line.
 //!
 //! For few changes, only the stored trees of the changed directories are read. If that does not
 //! pay, or the store lacks a tree, the tree is made from the manifest again. Both ways make the
 //! same objects.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::{Dialect, FileChange};
@@ -13,7 +13,7 @@ use gitpack::{ObjectKind, Oid};
 use parallel::Directory;
 use revlog::{Lines, Node, Rev, Scratch, Texts};
 
-use super::states::RootDirectory;
+use super::states::{RootDirectory, StartTrees};
 use super::{Sources, mode_of};
 use crate::error::Result;
 use crate::map::segment::Table;
@@ -24,6 +24,7 @@ use crate::objects::storefiles::StoreFiles;
 use crate::objects::treeedits::{PathEdit, edits_of};
 use crate::objects::trees::{Refused, TreeForm, TreeWriter, stored_entries};
 use crate::read::files::FileTable;
+use crate::read::manifests::Base;
 use crate::read::names::Names;
 
 /// Bytes of a manifest whose trees are made in the time of reading the trees of one directory.
@@ -35,51 +36,94 @@ const MOST_DIRECTORIES: usize = 1024;
 /// Longest tree that is read, in bytes: some 400,000 files.
 const MOST_TREE_BYTES: usize = 16 << 20;
 
-/// The start tree in the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredStart<'a> {
+/// The start trees in the store.
+#[derive(Debug)]
+pub(crate) struct StoredStarts<'a> {
     /// The directory of all packs.
     pub packs: &'a Directory,
+    pub trees: HashMap<Rev, StoredStart>,
+}
+
+/// A start tree in the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredStart {
     /// The root tree of git.
     pub root: Oid,
     /// The commit of the manifest, if metadata is kept.
     pub aside_commit: Option<Oid>,
 }
 
-/// The start tree, from the store or from the manifest.
+/// The start trees, from the store or from the manifests.
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] if the manifest cannot be read.
-pub(crate) fn start<D: Dialect>(
+/// [`crate::Error::Store`] if a manifest cannot be read.
+pub(crate) fn starts<D: Dialect>(
     sources: &Sources<'_>,
     dialect: &mut D,
     scratch: &mut Scratch,
     names: &mut Names,
     files: &mut FileTable,
-) -> Result<RootDirectory> {
-    let Some(rev) = sources.plan.start else { return Ok(None) };
-    match of_store(sources, rev, names, files) {
-        Some(tree) => Ok(Some(tree)),
-        None => of_manifest(sources, dialect, rev, scratch, names, files),
+) -> Result<StartTrees> {
+    let mut trees = StartTrees::new();
+    let mut changed = changed_from(sources);
+    let mut objects = None;
+    for rev in sources.changes.starts() {
+        let changed = changed.remove(&rev).unwrap_or_default();
+        let stored = match objects.take() {
+            None => Objects::open(sources.stored_starts.packs, MOST_TREE_BYTES).ok(),
+            opened => opened,
+        };
+        let tree = stored.and_then(|stored| {
+            let aside_form = sources.aside_trees.unwrap_or(&TreeForm::GIT);
+            let mut stored = StoredTrees { objects: stored, aside_form, names, files };
+            let tree = of_store(sources, rev, changed, &mut stored);
+            objects = Some(stored.objects);
+            tree
+        });
+        let tree = match tree {
+            Some(tree) => Some(tree),
+            None => of_manifest(sources, dialect, rev, scratch, names, files)?,
+        };
+        trees.insert(rev, tree);
     }
+    Ok(trees)
+}
+
+/// The paths that change in the lines from each start manifest, unsorted.
+fn changed_from<'a>(sources: &Sources<'a>) -> HashMap<Rev, HashSet<&'a [u8]>> {
+    let Sources { plan, changes, edits, .. } = *sources;
+    let mut changed: HashMap<Rev, HashSet<&[u8]>> = HashMap::new();
+    // bases come before
+    let mut starts: Vec<Option<Rev>> = Vec::with_capacity(plan.revs.len());
+    for position in 0..plan.revs.len() {
+        let start = match changes.base(position) {
+            Base::Empty => None,
+            Base::Position(base) => starts[base],
+            Base::Known(rev) => Some(rev),
+        };
+        starts.push(start);
+        let Some(start) = start else { continue };
+        let paths = changed.entry(start).or_default();
+        paths.extend(super::changes_at(changes, edits, position).map(|change| change.path));
+    }
+    changed
 }
 
 /// The tree of `rev` from the store; `None` if it has to be made from the manifest.
 fn of_store(
     sources: &Sources<'_>,
     rev: Rev,
-    names: &mut Names,
-    files: &mut FileTable,
+    changed: HashSet<&[u8]>,
+    trees: &mut StoredTrees<'_>,
 ) -> Option<Arc<TrackedDirectory>> {
-    let stored = sources.stored_start?;
+    let stored = sources.stored_starts.trees.get(&rev)?;
     let most = match sources.directories {
         Some(_) => MOST_DIRECTORIES,
         None => sources.manifest.index().text_len_hint(rev) as usize / BYTES_PER_DIRECTORY,
     };
-    let paths = sources.changes.paths().chain(sources.edits.paths());
-    let changed = changed_paths(paths, most.max(FEW_DIRECTORIES))?;
-    let objects = Objects::open(stored.packs, MOST_TREE_BYTES).ok()?;
+    let changed = changed_paths(changed, most.max(FEW_DIRECTORIES))?;
+    let objects = &trees.objects;
     let aside = match stored.aside_commit {
         None => None,
         Some(commit) => {
@@ -88,13 +132,15 @@ fn of_store(
             Some(Oid::from_bytes(*Node::from_hex(digits)?.as_bytes()))
         }
     };
-    let aside_form = sources.aside_trees.unwrap_or(&TreeForm::GIT);
-    StoredTrees { objects, aside_form, names, files }.directory(stored.root, aside, &changed)
+    trees.directory(stored.root, aside, &changed)
 }
 
 /// All changed paths, ascending; `None` if they are in more than `most` directories, or in a
 /// directory with an empty name, which git's trees do not show.
-fn changed_paths<'a>(all: impl Iterator<Item = &'a [u8]>, most: usize) -> Option<Vec<&'a [u8]>> {
+fn changed_paths<'a>(
+    all: impl IntoIterator<Item = &'a [u8]>,
+    most: usize,
+) -> Option<Vec<&'a [u8]>> {
     let mut directories = HashSet::from([&b""[..]]);
     let mut paths = Vec::new();
     for path in all {

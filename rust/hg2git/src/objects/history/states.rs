@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use revlog::Rev;
+
 use super::changes_at;
 use crate::objects::directory::{Replay, TrackedDirectory, TreeChange};
 use crate::objects::treeedits::TreeEdits;
@@ -14,6 +16,8 @@ use crate::read::manifests::Base;
 
 /// A root directory; `None` has no files.
 pub(super) type RootDirectory = Option<Arc<TrackedDirectory>>;
+/// The trees of start manifests.
+pub(super) type StartTrees = HashMap<Rev, RootDirectory>;
 
 /// No position.
 const NONE: u32 = u32::MAX;
@@ -23,7 +27,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct States<'a> {
     changes: &'a ChangeLog,
     edits: &'a TreeEdits,
-    start: RootDirectory,
+    starts: StartTrees,
     most: usize,
     kept: HashMap<u32, RootDirectory>,
     /// Kept trees by next use: that position, and the tree's own position.
@@ -35,12 +39,11 @@ pub(super) struct States<'a> {
 }
 
 impl<'a> States<'a> {
-    /// The states of `count` positions, of which at most `most` are kept. `start` is the base tree
-    /// of an earlier run, or `None`.
+    /// The states of `count` positions, of which at most `most` are kept, and the `starts` of lines.
     pub fn new(
         (changes, edits): (&'a ChangeLog, &'a TreeEdits),
         count: usize,
-        start: RootDirectory,
+        starts: StartTrees,
         most: usize,
     ) -> Self {
         let (mut first_uses, mut later_uses) = (vec![NONE; count], vec![NONE; count]);
@@ -50,7 +53,7 @@ impl<'a> States<'a> {
             }
         }
         let (kept, next_uses) = (HashMap::new(), BTreeSet::new());
-        Self { changes, edits, start, most, kept, next_uses, first_uses, later_uses }
+        Self { changes, edits, starts, most, kept, next_uses, first_uses, later_uses }
     }
 
     /// The base tree of the manifest at `position`. Every position is asked for once, in order. A
@@ -58,7 +61,7 @@ impl<'a> States<'a> {
     pub fn before(&mut self, position: usize, replay: &mut Replay<'_>) -> RootDirectory {
         let base = match self.changes.base(position) {
             Base::Empty => return None,
-            Base::Known(_) => return self.start.clone(),
+            Base::Known(rev) => return self.starts.get(&rev).cloned().flatten(),
             Base::Position(base) => base,
         };
         self.next_uses.remove(&(number(position), number(base)));
@@ -93,7 +96,7 @@ impl<'a> States<'a> {
         let before = loop {
             at = match self.changes.base(at) {
                 Base::Empty => break None,
-                Base::Known(_) => break self.start.as_ref(),
+                Base::Known(rev) => break self.starts.get(&rev).and_then(Option::as_ref),
                 Base::Position(base) => base,
             };
             if let Some(kept) = self.kept.get(&number(at)) {

@@ -26,6 +26,7 @@ pub(crate) struct Changes {
     /// each path must have the revision.
     pub is_unproven: bool,
     lines: Vec<u8>,
+    count: usize,
 }
 
 /// One change.
@@ -49,7 +50,12 @@ impl<'a> ManifestChange<'a> {
 impl Changes {
     /// No changes from `base`.
     pub const fn new(base: Base) -> Self {
-        Self { base, has_new_flags: false, is_unproven: false, lines: Vec::new() }
+        Self { base, has_new_flags: false, is_unproven: false, lines: Vec::new(), count: 0 }
+    }
+
+    /// Number of changes.
+    pub const fn count(&self) -> usize {
+        self.count
     }
 
     /// The changes, ascending by path.
@@ -81,6 +87,7 @@ impl Changes {
             ManifestChange::Set(Line { flag: Flag::Executable, .. }) => b'x',
             ManifestChange::Set(Line { flag: Flag::Symlink, .. }) => b'l',
         };
+        self.count += 1;
         let path = change.path();
         let len = u32::try_from(path.len()).map_or([u8::MAX; 4], u32::to_le_bytes);
         let [a, b, c, 0] = len else { return Err(Unusable::LongPath(path.len())) };

@@ -2,11 +2,13 @@
 //!
 //! All of it follows from the index alone, so threads and memory do not change it.
 
+use std::collections::{HashMap, HashSet};
+
 use gitpack::Oid;
 use revlog::{Index, Node, Parents, Rev, Revlog};
 
 use super::REACH;
-use super::changes::Base;
+use super::changes::{Base, Changes};
 use crate::map::oidmap::OidMap;
 use crate::map::segment::Table;
 
@@ -17,13 +19,23 @@ pub(super) const FEW: usize = 64;
 /// Longest delta, in stored bytes, that links a manifest to its child. A manifest counts as hashed
 /// if a hashed child was rebuilt from it by such a delta, which leaves most of it unchanged.
 const LONGEST_LINK: u32 = 32 << 10;
+/// Most changes from the manifest before for the first manifest of a line. With more, it is told from
+/// its start manifest. Then the trees that change are stored whole, not as deltas of other lines', so
+/// that wide directories take as much room as a thousand changes.
+const MOST_CHANGES: usize = 1024;
+/// Shortest text, in bytes, of a line's first manifest that is told from its start manifest in any case:
+/// to compare it with the manifest before would take longer.
+const LONG_TEXT: u32 = 4 << 20;
+/// Largest number of start manifests. Their trees are in memory together.
+const MOST_STARTS: usize = 256;
+
 /// The manifests to convert, and their order.
 #[derive(Debug)]
 pub(crate) struct ManifestPlan {
     /// Ascending.
     pub revs: Vec<Rev>,
-    /// A manifest of an earlier run, near the first manifest.
-    pub start: Option<Rev>,
+    /// The start manifests: for the first position of a line, a parent that an earlier run converted.
+    starts: HashMap<usize, Rev>,
 }
 
 /// The tree of a changeset to convert, by its manifest.
@@ -96,13 +108,9 @@ impl ManifestPlan {
         let mut revs = found.clone();
         revs.sort_unstable();
         revs.dedup();
+        let mut plan = Self { revs, starts: HashMap::new() };
         let index = manifest.index();
-        let start = revs.first().and_then(|&first| {
-            let Parents(p1, p2) = index.parents(first);
-            let mut candidates = [p1, p2, index.delta_base(first)].into_iter().flatten();
-            candidates.find(|rev| map.oid(Table::Manifests, &index.node(*rev)).is_some())
-        });
-        let plan = Self { revs, start };
+        plan.begin_lines(index, |rev| map.oid(Table::Manifests, &index.node(rev)).is_some());
         let mut found = found.into_iter();
         let mut trees = ChangesetTrees::default();
         for node in nodes {
@@ -112,6 +120,31 @@ impl ManifestPlan {
             }));
         }
         Ok((plan, trees))
+    }
+
+    /// Finds the start manifests among those that are known.
+    fn begin_lines(&mut self, index: &Index, is_known: impl Fn(Rev) -> bool) {
+        let mut distinct = HashSet::new();
+        for (position, &rev) in self.revs.iter().enumerate() {
+            let Parents(p1, p2) = index.parents(rev);
+            let parents = [p1, p2].into_iter().flatten();
+            if parents.clone().any(|parent| self.position(parent).is_some()) {
+                continue;
+            }
+            let near = index.delta_base(rev).filter(|_| position == 0);
+            let Some(start) = parents.chain(near).find(|rev| is_known(*rev)) else { continue };
+            if distinct.len() < MOST_STARTS || distinct.contains(&start) {
+                distinct.insert(start);
+                self.starts.insert(position, start);
+            }
+        }
+    }
+
+    /// The start manifest, as the better base of the manifest at `position` than one with so many
+    /// `changes`.
+    pub fn better_base(&self, position: usize, changes: &Changes) -> Option<Base> {
+        let start = Base::Known(*self.starts.get(&position)?);
+        (changes.count() > MOST_CHANGES && changes.base != start).then_some(start)
     }
 
     /// The position of `rev` in the order.
@@ -167,14 +200,19 @@ impl ManifestPlan {
         }
     }
 
-    /// A parent, or else the manifest before, or else a manifest of an earlier run.
+    /// A parent, or else the manifest before. The start manifest if the text is long, or there is
+    /// neither.
     pub fn parent_of(&self, index: &Index, position: usize) -> Base {
-        let Parents(p1, p2) = index.parents(self.revs[position]);
+        let rev = self.revs[position];
+        let Parents(p1, p2) = index.parents(rev);
         let mut parents = [p1, p2].into_iter().flatten();
-        let parent = parents.find_map(|parent| self.position(parent));
-        match parent.or_else(|| position.checked_sub(1)) {
-            Some(base) => Base::Position(base),
-            None => self.start.map_or(Base::Empty, Base::Known),
+        if let Some(parent) = parents.find_map(|parent| self.position(parent)) {
+            return Base::Position(parent);
+        }
+        let is_long = index.text_len_hint(rev) >= LONG_TEXT;
+        match (self.starts.get(&position), position.checked_sub(1)) {
+            (Some(start), before) if is_long || before.is_none() => Base::Known(*start),
+            (_, before) => before.map_or(Base::Empty, Base::Position),
         }
     }
 

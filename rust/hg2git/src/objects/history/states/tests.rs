@@ -68,7 +68,7 @@ fn replayed(log: &ChangeLog, count: usize, most: usize) -> (Vec<Oid>, Vec<Object
     let (mut names, files) = (Names::default(), files());
     number_components(log.paths(), &mut names);
     let mut replay = Replay::new(&names);
-    let mut states = States::new((log, &NO_EDITS), count, None, most);
+    let mut states = States::new((log, &NO_EDITS), count, StartTrees::new(), most);
     let (mut roots, mut objects, mut longest) = (Vec::new(), Vec::new(), 0);
     for position in 0..count {
         let before = states.before(position, &mut replay);
@@ -159,7 +159,7 @@ fn each_is_kept_until_its_last_use() {
     let mut names = Names::default();
     number_components(log.paths(), &mut names);
     let mut replay = Replay::new(&names);
-    let mut states = States::new((&log, &NO_EDITS), manifests.len(), None, 9);
+    let mut states = States::new((&log, &NO_EDITS), manifests.len(), StartTrees::new(), 9);
     let mut kept = Vec::new();
     for position in 0..manifests.len() {
         let before = states.before(position, &mut replay);
@@ -187,7 +187,7 @@ fn of_too_many_that_goes_which_is_of_use_last() {
         let mut names = Names::default();
         number_components(log.paths(), &mut names);
         let mut replay = Replay::new(&names);
-        let mut states = States::new((&log, &NO_EDITS), manifests.len(), None, most);
+        let mut states = States::new((&log, &NO_EDITS), manifests.len(), StartTrees::new(), most);
         for position in 0..manifests.len() {
             let before = states.before(position, &mut replay);
             let changes: Vec<_> = changes_at(&log, &NO_EDITS, position).collect();
