@@ -209,7 +209,7 @@ impl Walk<'_> {
         Ok((changes, is_vetted))
     }
 
-    /// The changes from `base` to `text`, or why it is unusable.
+    /// The changes from `base` to `text`, or the reason that makes the text unusable.
     fn compared(
         &mut self,
         base: Base,
