@@ -140,8 +140,8 @@ impl ManifestPlan {
         }
     }
 
-    /// The start manifest, as the better base of the manifest at `position` than one with so many
-    /// `changes`.
+    /// The start manifest, if it is a better base of the manifest at `position` than that of these
+    /// `changes`, which are many.
     pub fn better_base(&self, position: usize, changes: &Changes) -> Option<Base> {
         let start = Base::Known(*self.starts.get(&position)?);
         (changes.count() > MOST_CHANGES && changes.base != start).then_some(start)
@@ -200,8 +200,8 @@ impl ManifestPlan {
         }
     }
 
-    /// A parent, or else the manifest before. The start manifest if the text is long, or there is
-    /// neither.
+    /// A parent. Otherwise the start manifest, for a long text and for the first position, or else the
+    /// manifest before.
     pub fn parent_of(&self, index: &Index, position: usize) -> Base {
         let rev = self.revs[position];
         let Parents(p1, p2) = index.parents(rev);
