@@ -140,8 +140,8 @@ impl ManifestPlan {
         }
     }
 
-    /// The start manifest, if it is a better base of the manifest at `position` than that of these
-    /// `changes`, which are many.
+    /// The start manifest, if it is the better base for the manifest at `position`, whose `changes`
+    /// are many.
     pub fn better_base(&self, position: usize, changes: &Changes) -> Option<Base> {
         let start = Base::Known(*self.starts.get(&position)?);
         (changes.count() > MOST_CHANGES && changes.base != start).then_some(start)
