@@ -111,6 +111,14 @@ def test_git_users_get_the_tags_of_the_remote(
     assert before == {path: path.stat() for path in clone.store.rglob("*")}
 
 
+def test_names_need_not_be_utf_8(tmp_path: Path, leader: HostedRepository) -> None:
+    leader.git("update-ref", "refs/tags/caf\udce9", "main")
+    clone = Follower(tmp_path, leader)
+    clone.hg("git::follow", "-q")
+    assert b"refs/tags/caf\xe9" in git(clone.store, "for-each-ref")
+    clone.verify()
+
+
 def test_a_tag_leaves_with_its_changeset(
     tmp_path: Path, leader: HostedRepository
 ) -> None:

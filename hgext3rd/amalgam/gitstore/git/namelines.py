@@ -143,21 +143,24 @@ class NameLines:
         return self.end
 
 
-def names_in(content: bytes) -> dict[bytes, bytes]:
+def names_in(content: bytes, *, are_utf8: bool = True) -> dict[bytes, bytes]:
     """Return names and digits of a whole file; ``NotInOrderError`` for other forms.
 
-    Such a file is one that Mercurial has written, in UTF-8.
+    ``are_utf8``: names have to be UTF-8, as in Mercurial's files; those of git need not
+    be.
     """
     found: dict[bytes, bytes] = {}
     start, last = 0, b""
     while start < len(content):
         end = content.find(b"\n", start + _PARSED_BYTES) + 1 or len(content)
-        last = _add_names(found, content[start:end], last)
+        last = _add_names(found, content[start:end], last, are_utf8=are_utf8)
         start = end
     return found
 
 
-def _add_names(found: dict[bytes, bytes], content: bytes, last: bytes) -> bytes:
+def _add_names(
+    found: dict[bytes, bytes], content: bytes, last: bytes, *, are_utf8: bool
+) -> bytes:
     """Add the lines of a part, which come after the name ``last``; return its last."""
     lines = _split(content)
     names = [line[_NAME_AT:] for line in lines]
@@ -165,10 +168,11 @@ def _add_names(found: dict[bytes, bytes], content: bytes, last: bytes) -> bytes:
     spaces = b"".join([line[_DIGITS:_NAME_AT] for line in lines])
     first = b"".join([name[:1] for name in names])
     every = b"".join(digits)
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        raise NotInOrderError from None
+    if are_utf8:
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            raise NotInOrderError from None
     # all at once: a test of each line takes more time than all the rest
     if (
         len(every) != _DIGITS * len(lines)

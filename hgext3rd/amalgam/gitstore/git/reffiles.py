@@ -358,7 +358,7 @@ def _parsed(content: bytes) -> dict[bytes, bytes]:
 
 def _in_order(content: bytes) -> dict[bytes, bytes]:
     """Return the same; ``NotInOrderError`` if an export would not write it so."""
-    names = names_in(without_peeled(content.removeprefix(_HEADER)))
+    names = names_in(without_peeled(content.removeprefix(_HEADER)), are_utf8=False)
     for name, digits in names.items():
         names[name] = unhexlify(digits)
     return names
