@@ -48,6 +48,7 @@ ASYNCSSH := 2.24.1
 # the hosts of `make hosts`
 KLAUS := 3.0.1
 GERRIT := 3.12.0
+GITEA := 1.26.0
 HGGIT := build/venv-hg-git/bin/hg
 PERF_VENV := build/venv-perf
 DOCS_VENV := build/venv-docs
@@ -180,9 +181,9 @@ clients: local $(VENV)/.clients-$(PYGIT2)-$(ASYNCSSH) $(CLIENTS)/go-git-$(GO_GIT
 
 HOSTS := build/hosts
 .PHONY: hosts
-hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) ## replicate to klaus and Gerrit, and work there with hg; needs mvn, JDK 25, ssh; JAVA=PROGRAM
+hosts: local $(HOSTS)/klaus-$(KLAUS)/bin/klaus $(HOSTS)/gerrit-$(GERRIT) $(HOSTS)/gitea-$(GITEA)/gitea ## replicate to klaus, Gerrit and Gitea, and work there with hg; needs mvn, JDK 25, go, ssh; JAVA=PROGRAM
 	@cd tests && $(BIN)/python3 -m hosts --klaus "$$TREE"/$(HOSTS)/klaus-$(KLAUS)/bin/klaus \
-	  --gerrit "$$TREE"/$(HOSTS)/gerrit-$(GERRIT) $(JAVA:%=--java %)
+	  --gerrit "$$TREE"/$(HOSTS)/gerrit-$(GERRIT) $(JAVA:%=--java %) --gitea "$$TREE"/$(HOSTS)/gitea-$(GITEA)
 
 # a built checkout, and directories of repositories
 BASE =
@@ -543,6 +544,13 @@ $(HOSTS)/klaus-$(KLAUS)/bin/klaus:
 $(HOSTS)/gerrit-$(GERRIT):
 	mvn -q -B -f tests/hosts/pom.xml dependency:copy-dependencies -Dgerrit=$(GERRIT) -DoutputDirectory=$(CURDIR)/$@.new
 	@mv $@.new $@
+
+# without the front end, which needs npm
+$(HOSTS)/gitea-$(GITEA)/gitea:
+	@mkdir -p $(@D)
+	cp -r "$$(go mod download -json code.gitea.io/gitea@v$(GITEA) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" $(@D)/static
+	chmod -R u+w $(@D)/static
+	cd $(@D)/static && go build -tags 'sqlite sqlite_unlock_notify' -o ../gitea .
 
 # git runs it by its other name
 $(CINNABAR):

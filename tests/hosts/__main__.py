@@ -1,9 +1,9 @@
 """Git hosts that share no code with git: python -m hosts, in ``tests``.
 
-klaus receives with dulwich, Gerrit with JGit. Follows ``docs/mirroring.rst``: a
-password that is wrong and one that is right, refusals, a first push, other people. Then
-three developers work there, two of them with hg (``testlib.developers``); with Gerrit
-over ssh, too.
+klaus receives with dulwich, Gerrit with JGit; Gitea has its own HTTP, ssh and hooks
+around git. Follows ``docs/mirroring.rst``: a password that is wrong and one that is
+right, refusals, a first push, other people. Then three developers work there, two of
+them with hg (``testlib.developers``); with Gerrit and Gitea over ssh, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
+import getpass
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from testlib.developers import Rounds
 from testlib.environment import ENVIRONMENT, add_config, captured, git
@@ -58,16 +60,25 @@ class Host:
         """Let the user log in with that key."""
 
 
-class Gerrit(Host):
-    """Gerrit refuses pushes until the user has rights."""
+class SshHost(Host):
+    """A host with an ssh server of its own, and an interface for its administrator."""
 
     projects = ("demo", "team", "over-ssh")
+    _api: str
+    """Path of the interface."""
+    _host_keys: str
+    """Pattern of the files with its public keys."""
 
-    def __init__(self, url: str, root: Path, ssh_port: int) -> None:
+    def __init__(self, url: str, user: str, password: str, root: Path) -> None:
         """``root`` has the site, and gets the key."""
-        super().__init__(url, "admin", "secret")
-        self._root, self._port = root, ssh_port
-        self.ssh_url = f"ssh://{self.user}@127.0.0.1:{ssh_port}/over-ssh"
+        super().__init__(url, user, password)
+        self._root = root
+        self._place = "/".join(url.split("/")[:3])
+
+    def serve_ssh(self, user: str, port: int, path: str) -> None:
+        """Tell where the repository is."""
+        self._port = port
+        self.ssh_url = f"ssh://{user}@127.0.0.1:{port}/{path}"
 
     def ssh_command(self) -> str:
         """Make the key, and a file with the keys of the host."""
@@ -75,7 +86,7 @@ class Gerrit(Host):
         made = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
         assert captured(made, self._root).returncode == 0
         known = self._root / "known_hosts"
-        keys = sorted((self._root / "site/etc").glob("ssh_host_*_key.pub"))
+        keys = sorted(self._root.glob(self._host_keys))
         known.write_text(
             "".join(f"[127.0.0.1]:{self._port} {it.read_text()}" for it in keys)
         )
@@ -89,21 +100,29 @@ class Gerrit(Host):
         command += [f"-o{name}={value}" for name, value in options.items()]
         return shlex.join(command)
 
+    def request(self, method: str, path: str, body: object) -> None:
+        """Send a request as the administrator, of JSON or of a text."""
+        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        is_text = isinstance(body, str)
+        kind = "text/plain" if is_text else "application/json"
+        headers = {"Authorization": f"Basic {login}", "Content-Type": kind}
+        place = f"{self._place}/{self._api}/{path}"
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
+        urllib.request.urlopen(
+            urllib.request.Request(place, data, headers, method=method), timeout=120
+        ).close()
+
+
+class Gerrit(SshHost):
+    """Gerrit refuses pushes until the user has rights."""
+
+    _api, _host_keys = "a", "site/etc/ssh_host_*_key.pub"
+
     def allow_key(self) -> None:
         """Add it to the account."""
-        key = (self._root / "key.pub").read_bytes()
-        self.request("POST", "accounts/self/sshkeys", key, "text/plain")
-
-    def request(
-        self, method: str, path: str, body: bytes, kind: str = "application/json"
-    ) -> None:
-        """Send a request of Gerrit's REST API, as the administrator."""
-        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        headers = {"Authorization": f"Basic {login}", "Content-Type": kind}
-        place = self.url.removesuffix("demo") + path
-        urllib.request.urlopen(
-            urllib.request.Request(place, body, headers, method=method), timeout=120
-        ).close()
+        self.request(
+            "POST", "accounts/self/sshkeys", (self._root / "key.pub").read_text()
+        )
 
     def allow(self) -> None:
         """Grant the rights that the page names."""
@@ -112,9 +131,28 @@ class Gerrit(Host):
             name: {"rules": {"global:Registered-Users": rule}}
             for name in _RIGHTS.split()
         }
-        access = json.dumps({"add": {"refs/*": {"permissions": rights}}}).encode()
+        access = {"add": {"refs/*": {"permissions": rights}}}
         for name in self.projects:
             self.request("POST", f"projects/{name}/access", access)
+
+
+class Gitea(SshHost):
+    """Gitea refuses pushes to protected branches."""
+
+    _api, _host_keys = "api/v1", "data/ssh/*.pub"
+
+    def allow_key(self) -> None:
+        """Add it to the account."""
+        key = (self._root / "key.pub").read_text()
+        self.request("POST", "user/keys", {"title": "key", "key": key})
+
+    def protect(self, branch: str, is_protected: bool) -> None:
+        """Let nobody push to a branch, or all who may push."""
+        rules = f"repos/{self.user}/demo/branch_protections"
+        if is_protected:
+            self.request("POST", rules, {"rule_name": branch, "enable_push": False})
+        else:
+            self.request("DELETE", f"{rules}/{quote(branch, safe='')}", {})
 
 
 @contextlib.contextmanager
@@ -171,11 +209,63 @@ def gerrit(java: str, jars: str, root: Path) -> Iterator[Host]:
         git(root, "config", "-f", "site/etc/gerrit.config", key, value)
     command = [*program, "daemon", "-d", "site", "--console-log", "--headless"]
     with running(command, root, f"{address}config/server/version"):
-        host = Gerrit(f"{address}a/demo", root, ssh_port)
-        made_of = {"create_empty_commit": False, "branches": ["main"]}
-        project = json.dumps(made_of).encode()
+        host = Gerrit(f"{address}a/demo", "admin", "secret", root)
+        host.serve_ssh("admin", ssh_port, "over-ssh")
+        project = {"create_empty_commit": False, "branches": ["main"]}
         for name in host.projects:
             host.request("PUT", f"projects/{name}", project)
+        yield host
+
+
+_GITEA = """
+RUN_USER = {user}
+I_AM_BEING_UNSAFE_RUNNING_AS_ROOT = true
+WORK_PATH = {root}
+[server]
+HTTP_ADDR = 127.0.0.1
+HTTP_PORT = {port}
+ROOT_URL = http://127.0.0.1:{port}/
+START_SSH_SERVER = true
+BUILTIN_SSH_SERVER_USER = git
+SSH_LISTEN_HOST = 127.0.0.1
+SSH_LISTEN_PORT = {ssh_port}
+STATIC_ROOT_PATH = {static}
+OFFLINE_MODE = true
+[database]
+DB_TYPE = sqlite3
+[security]
+INSTALL_LOCK = true
+MIN_PASSWORD_LENGTH = 5
+PASSWORD_COMPLEXITY = off
+[service]
+DISABLE_REGISTRATION = true
+[indexer]
+ISSUE_INDEXER_TYPE = db
+[log]
+LEVEL = warn
+"""
+
+
+@contextlib.contextmanager
+def gitea(directory: str, root: Path) -> Iterator[Host]:
+    """Make a site of Gitea, and run it."""
+    program, port, ssh_port = f"{directory}/gitea", free_port(), free_port()
+    config = root / "custom/conf/app.ini"
+    config.parent.mkdir(parents=True)
+    values = {"user": getpass.getuser(), "root": root, "static": f"{directory}/static"}
+    config.write_text(_GITEA.format(port=port, ssh_port=ssh_port, **values))
+    options = ["--config", str(config), "--work-path", str(root)]
+    host = Gitea(f"http://127.0.0.1:{port}/mirror/demo", "mirror", "right", root)
+    host.serve_ssh("git", ssh_port, "mirror/over-ssh")
+    account = ["--username", host.user, "--password", host.password, "--admin"]
+    account += ["--email", "mirror@example.org", "--must-change-password=false"]
+    for words in (["migrate"], ["admin", "user", "create", *account]):
+        done = captured([program, *words, *options], root)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()[-2000:]
+    address = f"http://127.0.0.1:{port}/api/healthz"
+    with running([program, "web", *options], root, address):
+        for name in host.projects:
+            host.request("POST", "user/repos", {"name": name, "default_branch": "main"})
         yield host
 
 
@@ -236,6 +326,18 @@ class Recipe:
         self._push(REFUSED, f"somebody else moved it to {oid[:12]}")
         self._push(EQUAL, "1 forced", "--force", "-B", "rel/1")
         self._push(EQUAL, "up to date", "--check")
+
+    def protected(self) -> None:
+        """Gitea protects a branch: its words are passed on, and all else is pushed."""
+        if not isinstance(self._host, Gitea):
+            return
+        self._host.protect("rel/1", True)
+        self._store.hg("bookmark", "-f", "-r", "3", "rel/1")
+        self._store.commit("beside")
+        words = "hook declined: error: branch rel/1 is protected from force push\n"
+        self._push(REFUSED, words=words)
+        self._host.protect("rel/1", False)
+        self._push(EQUAL, "1 forced")
 
     def developers(self) -> None:
         """Rounds of work by three people."""
@@ -299,7 +401,7 @@ class Recipe:
 
 
 STEPS = (
-    *("wrong_password", "refused", "first_push", "changes", "others"),
+    *("wrong_password", "refused", "first_push", "changes", "others", "protected"),
     *("developers", "developers_over_ssh"),
 )
 
@@ -310,6 +412,7 @@ def main() -> None:
     parser.add_argument("--klaus", help="the program")
     parser.add_argument("--gerrit", help="a directory with its jars")
     parser.add_argument("--java", default=os.environ.get("JAVA", "java"))
+    parser.add_argument("--gitea", help="a directory with it and its static files")
     options = parser.parse_args()
     hosts = []
     if options.klaus:
@@ -317,6 +420,8 @@ def main() -> None:
     if options.gerrit:
         start = lambda root: gerrit(options.java, options.gerrit, root)  # noqa: E731
         hosts.append(("gerrit", start))
+    if options.gitea:
+        hosts.append(("gitea", lambda root: gitea(options.gitea, root)))
     for name, start in hosts:
         with tempfile.TemporaryDirectory() as directory:
             (root := Path(directory) / "host").mkdir()

@@ -170,10 +170,12 @@ def test_a_remote_that_declines_everything_is_not_asked_for_each_ref(
 ) -> None:
     for number in range(100):
         mirrored.store.hg("bookmark", "-r", "0", f"many/{number}")
-    mirrored.behave(declines="go away")
+    mirrored.behave(declines="error:\nerror: go away\nerror:")  # as Gitea's hook does
     code, result = mirrored.push()
     assert (code, result["pushes"]) == (REFUSED, 25 + 24)
-    assert {it["action"] for it in result["refs"]} == {"refused"}
+    assert {(it["action"], it["reason"]) for it in result["refs"]} == {
+        ("refused", "pre-receive hook declined: error: go away")
+    }
     mirrored.behave()
     assert mirrored.push()[0] == EQUAL
     assert mirrored.is_equal()

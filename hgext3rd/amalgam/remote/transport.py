@@ -410,7 +410,9 @@ def _quoted(word: bytes) -> bytes:
 def _answers(output: bytes, words: list[bytes]) -> tuple[dict[bytes, Answer], bool]:
     """Return the answer for each ref, and whether a hook declined all of them."""
     remote = [it[8:].strip() for it in words if it.startswith(b"remote: ")]
-    remote = [it for it in remote if it and not _PERCENT.match(it)]
+    # Gitea's hook says "error:" before and after its words, too
+    remote = [it for it in remote if it.removeprefix(b"error:")]
+    remote = [it for it in remote if not _PERCENT.match(it)]
     said = b"; ".join(remote[-_MOST_WORDS:])
     answers: dict[bytes, Answer] = {}
     declined = 0
