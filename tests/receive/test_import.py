@@ -131,11 +131,11 @@ def test_batches_are_transactions(tmp_path: Path) -> None:
 
 
 def test_commits_before_one_that_cannot_be_imported_are_kept(tmp_path: Path) -> None:
-    """Even if the core would have written the store of all of them at once."""
+    """The core writes the store of half of them at once, if it cannot of all."""
     made = GitObjects(tmp_path / "project.git")
     tree = made.tree((b"100644", b"file"))
     tips = [made.commit(tree=tree)]
-    for number in range(3):
+    for number in range(8):
         tips.append(made.commit(tips[-1], tree=tree, message=b"%d" % number))
     tips.append(made.commit(tips[-1], tree=made.tree((b"100644", b".hg"))))
     target = target_in(tmp_path)
@@ -144,6 +144,7 @@ def test_commits_before_one_that_cannot_be_imported_are_kept(tmp_path: Path) -> 
         *(b"cinnabar", 1 << 20, b"file:///project.git"), batch=2, is_exact=True
     )
     pairs: dict[bytes, bytes] = {}
+    batches: list[int] = []
 
     def known(oids: Iterable[bytes]) -> dict[bytes, bytes]:
         return {oid: pairs[oid] for oid in oids if oid in pairs}
@@ -151,6 +152,7 @@ def test_commits_before_one_that_cannot_be_imported_are_kept(tmp_path: Path) -> 
     def record(
         _transaction: Any, found: Sequence[tuple[bytes, bytes]], *_: Any
     ) -> None:
+        batches.append(len(found))
         pairs.update(found)
 
     git = Git(b"git", Directory(bytes(made.path.resolve())))
@@ -159,6 +161,7 @@ def test_commits_before_one_that_cannot_be_imported_are_kept(tmp_path: Path) -> 
             repo, git, [tips[-1].encode()], known, record, settings
         )
     assert {oid.decode() for oid in pairs} == {*tips[:-1]}
+    assert batches == [5, 2, 2]
 
 
 def test_a_push_refuses_commits_that_do_not_come_back(tmp_path: Path) -> None:

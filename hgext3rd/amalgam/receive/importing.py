@@ -111,10 +111,10 @@ def import_commits(
         # revisions have the numbers that hg-git gives
         oids = new.from_first(graph.oldest_first(git, tips))
         repo.ui.status(one_line(_(b"importing %d git commits") % len(oids)))
-    at, is_too_large = 0, False
+    at, first_batch = 0, settings.first_batch
     while at < len(oids):
-        is_first = not at and native.is_possible(repo) and not is_too_large
-        end = at + (settings.first_batch if is_first else settings.batch)
+        is_first = not at and native.is_possible(repo)
+        end = at + (first_batch if is_first else settings.batch)
         batch = oids[at:end]
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
@@ -130,7 +130,8 @@ def import_commits(
         except error.InputError:
             if not is_first or len(batch) <= settings.batch:
                 raise
-            is_too_large = True  # or a commit cannot be imported: those before it can
+            # too large, or a commit cannot be imported: those before it can
+            first_batch = max(len(batch) // 2, settings.batch)
             continue
         at = end
     return len(oids)
