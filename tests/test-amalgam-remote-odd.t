@@ -50,3 +50,16 @@ In hg-git's dialect, too. The last two are one changeset there, as with hg-git, 
   pulling from $TESTTMP/project
   no changes found
   $ hg git::export -q
+  $ cd ..
+
+A time zone that git itself refuses, as in the history of requests. No extra keeps such a commit; in hg-git's dialect it keeps its id:
+
+  $ git init -q zone && cd zone && git commit -q --allow-empty -m zone
+  $ git cat-file commit HEAD | sed "s/+0000/+051800/" > odd
+  $ git update-ref refs/heads/main $(git hash-object -w -t commit --literally --stdin < odd) && rm odd && cd ..
+  $ hg clone -q --config amalgam.git.dialect=cinnabar zone refused
+  abort: cannot import commit [0-9a-f]{40}: the date cannot be written back as it is: .* \+051800 (re)
+  (a new clone with amalgam.git.dialect=hggit can have it, without amalgam.git.push-exact)
+  [10]
+  $ hg clone -q zone zoned && cd zoned && hg git::export -q
+  $ hg log -T '{gitnode}\n' > ids && git -C ../zone rev-parse main | diff ids -

@@ -235,6 +235,8 @@ REASONS = {
         is_lossy=True,
     ),
 }
+#: Reasons of commits that ``git fsck`` refuses, so that no extra can keep them.
+MALFORMED = REASONS[1], REASONS[6], REASONS[7]
 
 
 _PHASES = {

@@ -148,6 +148,11 @@ def refused(refusal: convert.Refusal) -> error.InputError:
     hint = _(b"see 'hg git::survey REPOSITORY' for all such commits")
     if refusal.reason == convert.FILE_SIZE:
         hint = _(b"see 'hg help config.amalgam.git.max-pull-file'")
+    elif refusal.reason in convert.MALFORMED:
+        hint = _(
+            b"a new clone with amalgam.git.dialect=hggit can have it, "
+            b"without amalgam.git.push-exact"
+        )
     return (DiffersError if is_wrong else error.InputError)(
         _(b"cannot import commit %s: %s%s")
         % (refusal.oid, refusal.reason.text, detail),
