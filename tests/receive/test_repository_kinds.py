@@ -9,6 +9,8 @@ from testlib.environment import hg, publish_commits
 from testlib.pushing import ON, PushServer, pushable
 from testlib.webserver import serving
 
+HINT = "(a repository without it can have them; this one takes changesets)"
+
 pytestmark = pytest.mark.slow
 
 
@@ -31,8 +33,8 @@ def test_tree_manifests_are_refused(tmp_path: Path) -> None:
         clone = server.clone()
         new = clone.commit("new")
         said = clone.refused("default")
-        sentence = "cannot push commits into a repository that requires: treemanifest "
-        assert f"{sentence}(push changesets with Mercurial instead)" in said
+        sentence = "cannot add git commits to a repository that requires: treemanifest "
+        assert f"{sentence}{HINT}" in said
         assert server.log()[-1] == "default||public|number 1"
         clone.pushed("HEAD~1:refs/heads/work")
         assert server.log()[-1] == "default|work|public|number 1"
@@ -54,8 +56,8 @@ def test_lfs_is_refused(tmp_path: Path) -> None:
         clone = server.clone()
         clone.commit("new")
         said = clone.refused("default")
-        sentence = "cannot push commits into a repository that requires: lfs "
-        assert f"{sentence}(push changesets with Mercurial instead)" in said
+        sentence = "cannot add git commits to a repository that requires: lfs "
+        assert f"{sentence}{HINT}" in said
         assert server.log()[-1] == "default||public|number 1"
         # what is there already needs no conversion
         clone.pushed("HEAD~1:refs/heads/work")

@@ -391,15 +391,15 @@ def _version(repo: RepoT) -> bytes:
     unknown = repo.requirements - _REQUIREMENTS
     if unknown or b"revlogv1" not in repo.requirements:
         raise ConversionUnsupported(
-            _(b"cannot push commits into a repository that requires: %s")
+            _(b"cannot add git commits to a repository that requires: %s")
             % b", ".join(sorted(unknown or repo.requirements)),
-            hint=_(b"push changesets with Mercurial instead"),
+            hint=_(b"a repository without it can have them; this one takes changesets"),
         )
     versions = _VERSIONS.keys() & changegroup.supportedincomingversions(repo)
     if not versions:
         raise ConversionUnsupported(
-            _(b"cannot push commits into a repository without changegroups"),
-            hint=_(b"push changesets with Mercurial instead"),
+            _(b"cannot add git commits to a repository without changegroups"),
+            hint=_(b"it takes changesets from Mercurial only"),
         )
     return min(versions)
 
