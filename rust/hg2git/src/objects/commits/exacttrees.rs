@@ -4,9 +4,10 @@
 //! run are kept, in files if there is no memory; trees of earlier runs are read from the packs. A
 //! run without such trees keeps nothing.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use dialect::exact::tree::{
@@ -14,6 +15,7 @@ use dialect::exact::tree::{
     TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory, kind_of,
     tree_entries,
 };
+use gitpack::delta::apply;
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
 use gitpack::{Differ, ObjectKind, Oid, object_header};
@@ -43,6 +45,9 @@ const MOST_TREE_BYTES: usize = 16 << 20;
 
 /// Trees are kept in pieces of this size: each alone would be too short for a budget.
 const CHUNK_BYTES: usize = 4 << 20;
+
+/// Contents of the latest trees that are kept, in bytes.
+const MOST_LATEST_BYTES: usize = 8 << 20;
 
 /// Most hidden files that are kept.
 const MOST_HIDDEN: usize = 1 << 18;
@@ -318,8 +323,8 @@ impl<'a> ExactTrees<'a> {
                 Some(TreeEntryKind::Other) | None => {}
             }
         }
-        self.keep_tree(tree, &content, 0)?;
-        objects.push(Object::whole(ObjectKind::Tree, tree, content));
+        objects.push(Object::whole(ObjectKind::Tree, tree, content.clone()));
+        self.keep_tree(tree, content, None)?;
         Ok(())
     }
 
@@ -543,12 +548,7 @@ impl<'a> ExactTrees<'a> {
             Plain::Tracked(directory) if directory.is_plain => directory,
             Plain::Tracked(_) | Plain::Stored(_) => return None,
         };
-        let mut below = directory.entries.iter().filter(|entry| entry.target.is_directory());
-        let has_file = |entry: &DirectoryEntry| {
-            let name = self.names.get(entry.name);
-            directory.entries.find(self.names, name, false).is_some()
-        };
-        (!below.any(has_file)).then_some(&directory.entries)
+        (!directory.entries.have_shared_name(self.names)).then_some(&directory.entries)
     }
 
     /// Adds the files that differ between two directories of manifests.
@@ -711,43 +711,48 @@ impl<'a> ExactTrees<'a> {
             }
             for Made { oid, base, content } in made {
                 let delta = base.and_then(|base| self.delta(base, &content));
-                let depth = delta.as_ref().map_or(0, |(_, _, depth)| *depth);
-                self.keep_tree(oid, &content, depth)?;
-                let whole = Object::whole(ObjectKind::Tree, oid, content);
-                objects.push(match delta {
-                    Some((base, payload, _)) => Object { base: Some(base), payload, ..whole },
-                    None => whole,
+                let whole = Object::whole(ObjectKind::Tree, oid, Vec::new());
+                objects.push(match &delta {
+                    Some((base, payload)) => {
+                        Object { base: Some(*base), payload: payload.clone(), ..whole }
+                    }
+                    None => Object { payload: content.clone(), ..whole },
                 });
+                self.keep_tree(oid, content, delta)?;
             }
             return Ok(root);
         }
         Ok(plain)
     }
 
-    /// The delta of a tree from `base`, if this run has written that, and the deltas that it takes to
-    /// read it.
-    fn delta(&mut self, base: Oid, content: &[u8]) -> Option<(Oid, Vec<u8>, u8)> {
-        let depth = self.written.depth(&base).filter(|depth| *depth < MAX_DEPTH)?;
+    /// The delta of a tree from `base`, if this run has written that.
+    fn delta(&mut self, base: Oid, content: &[u8]) -> Option<TreeDelta> {
+        self.written.depth(&base).filter(|depth| *depth < MAX_DEPTH)?;
         let mut delta = Vec::new();
         let before = self.written.get(&base)?;
-        let is_found = self.differ.diff(before, content, content.len() / 2, &mut delta);
-        is_found.then_some((base, delta, depth + 1))
+        let is_found = self.differ.diff(&before, content, content.len() / 2, &mut delta);
+        is_found.then_some((base, delta))
     }
 
-    fn keep_tree(&mut self, oid: Oid, content: &[u8], depth: u8) -> Result<()> {
-        if self.written.contains(&oid) {
-            return Ok(());
-        }
+    fn keep_tree(&mut self, oid: Oid, content: Vec<u8>, delta: Option<TreeDelta>) -> Result<()> {
         let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
-        self.written.insert(oid, content, depth, budget)
+        self.written.insert(oid, content, delta, budget)
     }
 }
 
-/// Contents of the trees of a run, in memory or in files.
+/// A delta, and the id of its base.
+type TreeDelta = (Oid, Vec<u8>);
+
+/// Contents of the trees of a run: the latest as they are, all as they are stored, in memory or in
+/// files.
 #[derive(Default)]
 struct WrittenTrees {
     chunks: Vec<Buffer>,
     places: HashMap<Oid, WrittenTree>,
+    /// Contents of the latest trees, oldest first in `order`.
+    latest: HashMap<Oid, Vec<u8>>,
+    order: VecDeque<Oid>,
+    latest_bytes: usize,
 }
 
 /// Place of a tree.
@@ -755,42 +760,70 @@ struct WrittenTree {
     chunk: usize,
     start: usize,
     len: usize,
-    /// Number of deltas needed to read it from the pack.
+    /// The base, if a delta is at the place.
+    base: Option<Oid>,
+    /// Number of deltas needed to read it.
     depth: u8,
 }
 
 impl WrittenTrees {
-    fn contains(&self, oid: &Oid) -> bool {
-        self.places.contains_key(oid)
-    }
-
-    fn get(&self, oid: &Oid) -> Option<&[u8]> {
-        let &WrittenTree { chunk, start, len, .. } = self.places.get(oid)?;
-        self.chunks.get(chunk)?.get(start..start + len)
-    }
-
     fn depth(&self, oid: &Oid) -> Option<u8> {
         self.places.get(oid).map(|tree| tree.depth)
+    }
+
+    /// The content of a tree.
+    fn get(&self, oid: &Oid) -> Option<Cow<'_, [u8]>> {
+        let (mut deltas, mut at) = (Vec::new(), *oid);
+        let whole: &[u8] = loop {
+            if let Some(content) = self.latest.get(&at) {
+                break content;
+            }
+            let &WrittenTree { chunk, start, len, base, .. } = self.places.get(&at)?;
+            let stored = self.chunks.get(chunk)?.get(start..start + len)?;
+            let Some(base) = base else { break stored };
+            deltas.push(stored);
+            at = base;
+        };
+        let all = deltas.into_iter().rev();
+        let mut all = all.map(|delta| move |base: &[u8]| apply(base, delta, MOST_TREE_BYTES).ok());
+        let Some(first) = all.next() else { return Some(Cow::Borrowed(whole)) };
+        let content = all.try_fold(first(whole)?, |content, next| next(&content));
+        content.map(Cow::Owned)
     }
 
     fn insert(
         &mut self,
         oid: Oid,
-        content: &[u8],
-        depth: u8,
+        content: Vec<u8>,
+        delta: Option<TreeDelta>,
         budget: Option<&Arc<Budget>>,
     ) -> Result<()> {
-        let has_room = |chunk: &Buffer| chunk.len() + content.len() <= chunk.capacity();
+        if self.places.contains_key(&oid) {
+            return Ok(());
+        }
+        let base = delta.as_ref().map(|(base, _)| *base);
+        let depth = base.and_then(|base| self.depth(&base)).map_or(0, |depth| depth + 1);
+        let stored = delta.as_ref().map_or(&content, |(_, delta)| delta);
+        let has_room = |chunk: &Buffer| chunk.len() + stored.len() <= chunk.capacity();
         if !self.chunks.last().is_some_and(has_room) {
             let mut chunk = Buffer::new(budget.map(Arc::clone));
-            chunk.reserve_exact(content.len().max(CHUNK_BYTES))?;
+            chunk.reserve_exact(stored.len().max(CHUNK_BYTES))?;
             self.chunks.push(chunk);
         }
         let number = self.chunks.len() - 1;
         if let Some(chunk) = self.chunks.last_mut() {
-            let (start, len) = (chunk.len(), content.len());
-            self.places.insert(oid, WrittenTree { chunk: number, start, len, depth });
-            chunk.extend_from_slice(content)?;
+            let (start, len) = (chunk.len(), stored.len());
+            self.places.insert(oid, WrittenTree { chunk: number, start, len, base, depth });
+            chunk.extend_from_slice(stored)?;
+        }
+        self.latest_bytes += content.len();
+        self.latest.insert(oid, content);
+        self.order.push_back(oid);
+        while self.latest_bytes > MOST_LATEST_BYTES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            let content = self.latest.remove(&oldest);
+            self.latest_bytes -= content.map_or(0, |content| content.len());
         }
         Ok(())
     }
@@ -851,7 +884,7 @@ impl TreeStore for RunTrees<'_, '_> {
 
     fn read(&mut self, path: &[u8], oid: Oid) -> Result<Vec<u8>> {
         if let Some(content) = self.trees.written.get(&oid) {
-            return Ok(content.to_vec());
+            return Ok(content.into_owned());
         }
         let mut plain = self.before.plain.clone();
         for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
@@ -914,23 +947,59 @@ mod tests {
 
     use super::*;
 
+    fn budget(scratch: &tempfile::TempDir) -> Arc<Budget> {
+        Budget::new(0, &Directory::open(scratch.path()).expect("is there"))
+    }
+
     #[test]
     fn trees_come_back_from_chunks_of_any_size() {
         let scratch = tempfile::tempdir().expect("is made");
-        let budget = Budget::new(0, &Directory::open(scratch.path()).expect("is there"));
+        let budget = budget(&scratch);
         let mut trees = WrittenTrees::default();
         let sizes = [0, 1, CHUNK_BYTES - 1, 1, CHUNK_BYTES + 1, 7];
         let oids = (0..).map(|number| Oid::from_bytes([number; 20]));
         let contents = sizes.iter().zip(1..).map(|(len, byte)| vec![byte; *len]);
         let all: Vec<(Oid, Vec<u8>)> = oids.zip(contents).collect();
         for (oid, content) in &all {
-            trees.insert(*oid, content, 0, Some(&budget)).expect("has room");
+            trees.insert(*oid, content.clone(), None, Some(&budget)).expect("has room");
         }
+        assert!(trees.latest.len() < all.len());
         for (oid, content) in &all {
-            assert_eq!(trees.get(oid), Some(&**content));
+            assert_eq!(trees.get(oid).as_deref(), Some(&**content));
         }
         // small ones share a chunk, which a budget counts
         assert_eq!(trees.chunks.len(), 4);
         assert!(trees.chunks.iter().all(|it| it.capacity() >= CHUNK_BYTES));
+    }
+
+    #[test]
+    fn trees_that_are_not_the_latest_come_back_from_their_deltas() {
+        let scratch = tempfile::tempdir().expect("is made");
+        let budget = budget(&scratch);
+        let (mut trees, mut differ) = (WrittenTrees::default(), Differ::default());
+        let content_of = |number: u8| {
+            let mut content: Vec<u8> =
+                (0..MOST_LATEST_BYTES / 3).map(|at| (at / 7) as u8).collect();
+            content[usize::from(number) * 100_000..][..20].fill(number);
+            content
+        };
+        for number in 0..9 {
+            let content = content_of(number);
+            let base = number.checked_sub(1).filter(|_| number != 5);
+            let delta = base.map(|base| {
+                let mut delta = Vec::new();
+                assert!(differ.diff(&content_of(base), &content, 1000, &mut delta));
+                (Oid::from_bytes([base; 20]), delta)
+            });
+            let oid = Oid::from_bytes([number; 20]);
+            trees.insert(oid, content, delta, Some(&budget)).expect("has room");
+        }
+        assert_eq!(trees.latest.len(), 3);
+        let depths = (0..9).map(|number| trees.depth(&Oid::from_bytes([number; 20])));
+        assert!(depths.eq([0, 1, 2, 3, 4, 0, 1, 2, 3].map(Some)));
+        for number in 0..9 {
+            let found = trees.get(&Oid::from_bytes([number; 20]));
+            assert!(found.as_deref() == Some(&content_of(number)), "{number}");
+        }
     }
 }

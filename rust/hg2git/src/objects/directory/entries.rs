@@ -82,6 +82,24 @@ impl DirectoryEntries {
         self.0.iter().all(|leaf| leaf.is_plain)
     }
 
+    /// Whether a file and a directory have one name.
+    pub fn have_shared_name(&self, names: &Names) -> bool {
+        let mut places = (0..).zip(&self.0).flat_map(|(number, leaf)| {
+            (0..).zip(&leaf.entries).map(move |(at, entry)| (number, at, entry))
+        });
+        places.any(|(number, at, entry)| {
+            let name = names.get(entry.name);
+            let here = self.0[number].entries[..at].iter().rev();
+            let before = self.0[..number].iter().rev().flat_map(|leaf| leaf.entries.iter().rev());
+            // all entries between the two begin with the name
+            entry.target.is_directory()
+                && here
+                    .chain(before)
+                    .take_while(|entry| names.get(entry.name).starts_with(name))
+                    .any(|other| other.name == entry.name && !other.target.is_directory())
+        })
+    }
+
     /// The entry with this name and kind.
     pub fn find(&self, names: &Names, name: &[u8], is_directory: bool) -> Option<&DirectoryEntry> {
         let is_before = |entry: &DirectoryEntry| order(names, entry, name, is_directory).is_lt();

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
 
+use gitpack::Oid;
 use gitpack::tree::Mode;
 use proptest::prelude::*;
 
 use super::*;
 use crate::metadata::MANIFEST_TREES;
+use crate::objects::directory::TrackedDirectory;
 use crate::read::files::FileId;
 
 fn entry(names: &mut Names, name: u32, file: u32) -> DirectoryEntry {
@@ -81,4 +83,32 @@ fn leaves_that_are_not_changed_are_shared() {
     let after = edit.finish().0;
     let own = after.leaves().iter().filter(|leaf| !is_shared(leaf, &before)).count();
     assert_eq!((before.leaves().len(), after.leaves().len(), own), (157, 157, 3));
+}
+
+#[test]
+fn a_name_of_a_file_and_of_a_directory_is_found_wherever_they_are() {
+    let mut names = Names::default();
+    let between: Vec<_> = (0..200).map(|number| format!("t-{number:03}")).collect();
+    let numbered = between.iter().map(String::as_str).chain(["a", "s", "t", "ta", "t0", "z"]);
+    numbered.for_each(|name| drop(names.number(name.as_bytes())));
+    let file = EntryTarget::File(FileId(0), Mode::FILE);
+    let directory =
+        EntryTarget::TrackedDirectory(Arc::new(TrackedDirectory::unread(Oid::EMPTY_TREE, None)));
+    let entries = |count: usize, others: &[(&str, &EntryTarget)]| {
+        let files = between[..count].iter().map(|name| (name.as_str(), &file));
+        let all = files.chain(others.iter().copied());
+        let mut all: Vec<_> = all
+            .map(|(name, target)| DirectoryEntry::new(&names, name.as_bytes(), target.clone()))
+            .collect();
+        all.sort_by(|one, two| one.order(&names, two));
+        DirectoryEntries::from_vec(all)
+    };
+    for count in [0, 1, 64, 200] {
+        let both = [("a", &directory), ("t", &file), ("t", &directory), ("z", &file)];
+        assert!(entries(count, &both).have_shared_name(&names), "{count}");
+        let none = [("s", &file), ("t", &directory), ("t0", &directory), ("ta", &file)];
+        assert!(!entries(count, &none).have_shared_name(&names), "{count}");
+        let files = [("s", &directory), ("t", &file), ("t0", &directory), ("ta", &directory)];
+        assert!(!entries(count, &files).have_shared_name(&names), "{count}");
+    }
 }
