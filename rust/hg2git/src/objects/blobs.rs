@@ -1,8 +1,9 @@
 //! The conversion of file revisions to blobs, one filelog after the other.
 //!
 //! The storage of a revision is planned from the index alone ([`mod@plan`]). Normally it is the
-//! stored delta, if its base is a parent, or else a new delta. If the chain would get too long for
-//! git readers, the base is a landmark. So any thread can convert pieces of a filelog in any order,
+//! stored delta, if its base is a parent, or else a new delta. A stored delta of lines that is too
+//! long gives way to one of bytes. If the chain would get too long for git readers, the base is a
+//! landmark. So any thread can convert pieces of a filelog in any order,
 //! and the bytes are the same.
 
 mod plan;
@@ -432,7 +433,10 @@ impl Encoder<'_> {
         {
             let is_one = translate(stored, base.len(), content.len(), &mut self.translated)?
                 && self.translated.len() <= limit;
-            return Ok(if is_one { Found::Translated } else { Found::Nothing });
+            if is_one {
+                return Ok(Found::Translated);
+            }
+            // of most lines a part is new: bytes have more in common than lines
         }
         let limit = limit.min(LONGEST_SEARCHED);
         let is_one = self.differ.diff(base, content, limit, &mut self.searched);

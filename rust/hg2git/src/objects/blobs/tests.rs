@@ -183,3 +183,32 @@ fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
     let second = gitpack::delta::apply(&expected[0], &payloads[1], 1000).expect("is a delta");
     assert_eq!(second, expected[1]);
 }
+
+#[test]
+fn a_stored_delta_of_all_lines_gives_way_to_one_of_bytes() {
+    let text = |number: usize| {
+        let line = |at: usize| format!("# file-{at:03}.c:{}\nmessage {}\n", at + number, at * at);
+        (0..500).map(line).collect::<String>().into_bytes()
+    };
+    let stored = |text, chunk, is_delta| Stored { text, chunk, is_delta, flags: 0 };
+    let [one, two] = [text(1000), text(1001)];
+    let len = |text: &[u8]| u32::try_from(text.len()).expect("short").to_be_bytes();
+    let delta = [&[0; 4][..], &len(&one), &len(&two), &two].concat();
+    let revisions = [stored(one.clone(), plain(&one), false), stored(two, plain(&delta), true)];
+    let root = tempfile::tempdir().expect("temporary directory");
+    let revlog = write(root.path(), &revisions);
+    let opened = parallel::Directory::open(root.path()).expect("is there");
+    let (collisions, memory_plan) =
+        (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
+    let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
+    let made =
+        Converter::new((1, true), (true, false), (&collisions, &Reused::default()), &memory_plan)
+            .convert(&[piece]);
+    let Blobs { made: blobs, streams, .. } = made.expect("nothing is wrong");
+    let second = &blobs[1];
+    assert_eq!(second.base, Some(FileId(0)), "it is a delta");
+    let stream = streams.iter().nth(1).expect("there are two");
+    let delta = gitpack::deflate::inflate(stream, second.inflated_len).expect("is whole");
+    let applied = gitpack::delta::apply(&one, &delta, 1 << 20).expect("is a delta");
+    assert!(applied == revisions[1].text);
+}
