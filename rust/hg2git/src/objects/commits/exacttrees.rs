@@ -718,7 +718,7 @@ impl<'a> ExactTrees<'a> {
                     }
                     None => Object { payload: content.clone(), ..whole },
                 });
-                self.keep_tree(oid, content, delta)?;
+                self.keep_tree(oid, content, delta.as_ref())?;
             }
             return Ok(root);
         }
@@ -728,13 +728,16 @@ impl<'a> ExactTrees<'a> {
     /// The delta of a tree from `base`, if this run has written that.
     fn delta(&mut self, base: Oid, content: &[u8]) -> Option<TreeDelta> {
         self.written.depth(&base).filter(|depth| *depth < MAX_DEPTH)?;
+        if content.len() > MOST_TREE_BYTES {
+            return None; // it could not be read from a delta
+        }
         let mut delta = Vec::new();
         let before = self.written.get(&base)?;
         let is_found = self.differ.diff(&before, content, content.len() / 2, &mut delta);
         is_found.then_some((base, delta))
     }
 
-    fn keep_tree(&mut self, oid: Oid, content: Vec<u8>, delta: Option<TreeDelta>) -> Result<()> {
+    fn keep_tree(&mut self, oid: Oid, content: Vec<u8>, delta: Option<&TreeDelta>) -> Result<()> {
         let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
         self.written.insert(oid, content, delta, budget)
     }
@@ -795,15 +798,15 @@ impl WrittenTrees {
         &mut self,
         oid: Oid,
         content: Vec<u8>,
-        delta: Option<TreeDelta>,
+        delta: Option<&TreeDelta>,
         budget: Option<&Arc<Budget>>,
     ) -> Result<()> {
         if self.places.contains_key(&oid) {
             return Ok(());
         }
-        let base = delta.as_ref().map(|(base, _)| *base);
+        let base = delta.map(|(base, _)| *base);
         let depth = base.and_then(|base| self.depth(&base)).map_or(0, |depth| depth + 1);
-        let stored = delta.as_ref().map_or(&content, |(_, delta)| delta);
+        let stored = delta.map_or(&content, |(_, delta)| delta);
         let has_room = |chunk: &Buffer| chunk.len() + stored.len() <= chunk.capacity();
         if !self.chunks.last().is_some_and(has_room) {
             let mut chunk = Buffer::new(budget.map(Arc::clone));
@@ -978,8 +981,7 @@ mod tests {
         let budget = budget(&scratch);
         let (mut trees, mut differ) = (WrittenTrees::default(), Differ::default());
         let content_of = |number: u8| {
-            let mut content: Vec<u8> =
-                (0..MOST_LATEST_BYTES / 3).map(|at| (at / 7) as u8).collect();
+            let mut content: Vec<u8> = (0..=u8::MAX).cycle().take(MOST_LATEST_BYTES / 3).collect();
             content[usize::from(number) * 100_000..][..20].fill(number);
             content
         };
@@ -992,7 +994,7 @@ mod tests {
                 (Oid::from_bytes([base; 20]), delta)
             });
             let oid = Oid::from_bytes([number; 20]);
-            trees.insert(oid, content, delta, Some(&budget)).expect("has room");
+            trees.insert(oid, content, delta.as_ref(), Some(&budget)).expect("has room");
         }
         assert_eq!(trees.latest.len(), 3);
         let depths = (0..9).map(|number| trees.depth(&Oid::from_bytes([number; 20])));

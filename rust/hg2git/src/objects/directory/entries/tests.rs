@@ -90,7 +90,7 @@ fn a_name_of_a_file_and_of_a_directory_is_found_wherever_they_are() {
     let mut names = Names::default();
     let between: Vec<_> = (0..200).map(|number| format!("t-{number:03}")).collect();
     let numbered = between.iter().map(String::as_str).chain(["a", "s", "t", "ta", "t0", "z"]);
-    numbered.for_each(|name| drop(names.number(name.as_bytes())));
+    numbered.for_each(|name| _ = names.number(name.as_bytes()));
     let file = EntryTarget::File(FileId(0), Mode::FILE);
     let directory =
         EntryTarget::TrackedDirectory(Arc::new(TrackedDirectory::unread(Oid::EMPTY_TREE, None)));
