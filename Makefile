@@ -547,7 +547,7 @@ $(HOSTS)/gerrit-$(GERRIT):
 
 # without the front end, which needs npm
 $(HOSTS)/gitea-$(GITEA)/gitea:
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) && rm -rf $(@D)/static
 	cp -r "$$(go mod download -json code.gitea.io/gitea@v$(GITEA) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" $(@D)/static
 	chmod -R u+w $(@D)/static
 	cd $(@D)/static && go build -tags 'sqlite sqlite_unlock_notify' -o ../gitea .

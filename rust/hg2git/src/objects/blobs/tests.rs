@@ -152,6 +152,26 @@ fn the_first_wrong_revision_is_named_whatever_the_memory() {
     }
 }
 
+/// The blobs of a filelog, and their payloads.
+fn converted(revisions: &[Stored]) -> (Vec<Blob>, Vec<Vec<u8>>) {
+    let root = tempfile::tempdir().expect("temporary directory");
+    let revlog = write(root.path(), revisions);
+    let opened = parallel::Directory::open(root.path()).expect("is there");
+    let (collisions, memory_plan) =
+        (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
+    let range = 0..revisions.len();
+    let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range };
+    let made =
+        Converter::new((1, true), (true, false), (&collisions, &Reused::default()), &memory_plan)
+            .convert(&[piece]);
+    let Blobs { made: blobs, streams, .. } = made.expect("nothing is wrong");
+    let inflated = std::iter::zip(&blobs, streams.iter()).map(|(blob, stream)| {
+        gitpack::deflate::inflate(stream, blob.inflated_len).expect("is whole")
+    });
+    let payloads = inflated.collect();
+    (blobs, payloads)
+}
+
 #[test]
 fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
     // as long as git-lfs's pointer, but in another order
@@ -162,21 +182,7 @@ fn a_stored_delta_of_pointers_is_not_one_of_blobs() {
     let stored = |text, chunk, is_delta| Stored { text, chunk, is_delta, flags: FLAG_EXTERNAL };
     let revisions =
         [stored(text("a"), plain(&text("a")), false), stored(text("b"), plain(&delta), true)];
-    let root = tempfile::tempdir().expect("temporary directory");
-    let revlog = write(root.path(), &revisions);
-    let opened = parallel::Directory::open(root.path()).expect("is there");
-    let (collisions, memory_plan) =
-        (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
-    let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
-    let made =
-        Converter::new((1, true), (true, false), (&collisions, &Reused::default()), &memory_plan)
-            .convert(&[piece]);
-    let Blobs { made: blobs, streams, .. } = made.expect("nothing is wrong");
-    let payloads: Vec<_> = std::iter::zip(&blobs, streams.iter())
-        .map(|(blob, stream)| {
-            gitpack::deflate::inflate(stream, blob.inflated_len).expect("is whole")
-        })
-        .collect();
+    let (blobs, payloads) = converted(&revisions);
     let expected = revisions.map(|revision| pointer_of(&revision.text).expect("is a pointer"));
     assert_eq!(payloads[0], expected[0]);
     assert_eq!(blobs[1].base, Some(FileId(0)), "it is a delta");
@@ -195,20 +201,8 @@ fn a_stored_delta_of_all_lines_gives_way_to_one_of_bytes() {
     let len = |text: &[u8]| u32::try_from(text.len()).expect("short").to_be_bytes();
     let delta = [&[0; 4][..], &len(&one), &len(&two), &two].concat();
     let revisions = [stored(one.clone(), plain(&one), false), stored(two, plain(&delta), true)];
-    let root = tempfile::tempdir().expect("temporary directory");
-    let revlog = write(root.path(), &revisions);
-    let opened = parallel::Directory::open(root.path()).expect("is there");
-    let (collisions, memory_plan) =
-        (CollisionCheck::Each, MemoryPlan::new(192 << 20, 0, 1, &opened));
-    let piece = Piece { revlog: Arc::clone(&revlog), plan: plan_of(&revlog), range: 0..2 };
-    let made =
-        Converter::new((1, true), (true, false), (&collisions, &Reused::default()), &memory_plan)
-            .convert(&[piece]);
-    let Blobs { made: blobs, streams, .. } = made.expect("nothing is wrong");
-    let second = &blobs[1];
-    assert_eq!(second.base, Some(FileId(0)), "it is a delta");
-    let stream = streams.iter().nth(1).expect("there are two");
-    let delta = gitpack::deflate::inflate(stream, second.inflated_len).expect("is whole");
-    let applied = gitpack::delta::apply(&one, &delta, 1 << 20).expect("is a delta");
+    let (blobs, payloads) = converted(&revisions);
+    assert_eq!(blobs[1].base, Some(FileId(0)), "it is a delta");
+    let applied = gitpack::delta::apply(&one, &payloads[1], 1 << 20).expect("is a delta");
     assert!(applied == revisions[1].text);
 }

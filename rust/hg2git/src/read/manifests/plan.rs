@@ -1,6 +1,7 @@
 //! The manifests to read, the base of each one's changes, and the manifests to hash.
 //!
-//! All of it follows from the index alone, so threads and memory do not change it.
+//! All of it follows from the index, the map, and the number of changes of a line's first manifest. So
+//! threads and memory do not change it.
 
 use std::collections::{HashMap, HashSet};
 
