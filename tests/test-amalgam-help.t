@@ -65,6 +65,7 @@ Its configuration items are known too:
   amalgam.git.export-on-change=False
   amalgam.git.hggit-files=True
   amalgam.git.max-pull=100 GB
+  amalgam.git.max-pull-commits=5000000
   amalgam.git.max-pull-file=2 GB
   amalgam.git.memory=192 MB
   amalgam.git.path=None

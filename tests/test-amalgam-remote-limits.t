@@ -68,3 +68,30 @@ A pull that ends early keeps whole batches. The next one goes on after them (3).
   999
   $ hg pull -q ../many.git && hg log -r tip -T '{node}\n'  > ../nodes
   $ hg -R ../many log -r tip -T '{node}\n' | diff ../nodes -
+
+More commits than the limit are refused as a whole, and hg says which item to set. The next run goes on (3):
+
+  $ cd ..
+  $ hg clone -q -U many.git most --config amalgam.git.max-pull-commits=2999
+  abort: more than 2999 commits are new
+  (see 'hg help config.amalgam.git.max-pull-commits')
+  [10]
+  $ hg init most && cd most
+  $ hg incoming -q ../many.git --config amalgam.git.max-pull-commits=2999
+  abort: more than 2999 commits are new
+  (see 'hg help config.amalgam.git.max-pull-commits')
+  [10]
+  $ hg pull -q ../many.git --config amalgam.git.max-pull-commits=2999
+  abort: more than 2999 commits are new
+  (see 'hg help config.amalgam.git.max-pull-commits')
+  [10]
+  $ hg pull -q ../many.git --config amalgam.git.max-pull-commits=3000
+  $ hg log -r tip -T '{node}\n' | diff ../nodes -
+  $ cd ..
+  $ git -C many.git tag -a -m more more && hg -R most pull -q many.git --config amalgam.git.max-pull-commits=1
+  $ "$PYTHON" history.py 3002 10 | git -C many.git fast-import --quiet --force
+  $ hg -R most pull -q many.git --config amalgam.git.max-pull-commits=1
+  abort: more than 1 commits are new
+  (see 'hg help config.amalgam.git.max-pull-commits')
+  [10]
+  $ hg -R most pull -q many.git --config amalgam.git.max-pull-commits=2

@@ -41,6 +41,7 @@ def test_defaults(ui: Any) -> None:
         check_texts=True,
         memory_bytes=192 << 20,
         max_pull_bytes=100 << 30,
+        max_pull_commits=5_000_000,
         max_pull_file_bytes=2 << 30,
         path=None,
         program=b"git",

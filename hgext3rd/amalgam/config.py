@@ -355,6 +355,7 @@ class GitConfig(Record):
     check_texts: bool = row(b"amalgam.git.check-texts")
     memory_bytes: int = row(b"amalgam.git.memory")
     max_pull_bytes: int = row(b"amalgam.git.max-pull")
+    max_pull_commits: int = row(b"amalgam.git.max-pull-commits")
     max_pull_file_bytes: int = row(b"amalgam.git.max-pull-file")
     path: bytes | None = row(b"amalgam.git.path")
     program: bytes = row(b"amalgam.git.program")

@@ -104,6 +104,13 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         b"The largest pack that a pull may receive from a git host.",
     ),
     (
+        b"amalgam.git.max-pull-commits",
+        ("Number", 1),
+        5_000_000,
+        _TRUSTED,
+        b"How many new commits a pull may have. Each takes about 1 KB of memory.",
+    ),
+    (
         b"amalgam.git.max-pull-file",
         ("Size", b"a size such as 100 MB", 1),
         b"2 GB",

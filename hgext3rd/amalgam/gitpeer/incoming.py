@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from math import inf
 from typing import TYPE_CHECKING
 
 from mercurial import bundle2, bundlerepo, changegroup
@@ -66,7 +65,8 @@ def changes(
                 source.close()
                 tips = {commit for _oid, commit in found.values()}
                 tips = {*pulling.commits_among(git, sorted(tips))}
-                new = graph.read(git, tips, knows, inf)
+                most = store.config.max_pull_commits
+                new = importing.read(git, tips, knows, most)
                 path = _bundled(
                     *(ui, store, git, new, bundlename), is_exact=imported.is_exact
                 )

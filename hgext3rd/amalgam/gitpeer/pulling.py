@@ -289,6 +289,7 @@ class _Import:
             is_exact=imported.is_exact,
             public=public,
             most_file_bytes=config.max_pull_file_bytes,
+            most_commits=config.max_pull_commits,
             verify=self.fetched.verify if self.fetched.is_copied() else None,
             # hg-git tells of bookmarks first
             told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,

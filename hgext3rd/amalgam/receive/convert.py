@@ -536,6 +536,16 @@ class PushLimits(Record):
                 % self.objects
             )
 
+    def too_many_commits(self) -> PushRefusedError:
+        """Return the refusal of more commits than these."""
+        return PushRefusedError(
+            _(
+                b"the push has more than %d new commits; push older ones first: "
+                b"git push origin COMMIT:BRANCH"
+            )
+            % self.commits
+        )
+
     def explained(
         self,
         refused: Sequence[Refusal],

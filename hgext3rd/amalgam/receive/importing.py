@@ -61,6 +61,8 @@ class ImportSettings(Record):
     """The same of an empty repository, if the core writes the store."""
     most_file_bytes: int = convert.STORED_BYTES
     """Length of the largest file."""
+    most_commits: float = inf
+    """How many may be new."""
     is_exact: bool = False
     """Whether extras keep parts of commits that changesets cannot express."""
     public: Collection[bytes] = ()
@@ -105,7 +107,7 @@ def import_commits(
     commit with a file that Mercurial cannot store.
     """
     is_empty = len(repo.unfiltered()) == 0
-    new = graph.read(git, tips, known, inf, are_all_new=is_empty)
+    new = read(git, tips, known, settings.most_commits, are_all_new=is_empty)
     oids, public = tuple(new.parents), {*new.needed(settings.public)}
     if oids and settings.dialect == HGGIT_DIALECT:
         # revisions have the numbers that hg-git gives
@@ -135,6 +137,24 @@ def import_commits(
             continue
         at = end
     return len(oids)
+
+
+def read(
+    git: Git,
+    tips: Iterable[bytes],
+    known: graph.Known,
+    most_commits: float,
+    *,
+    are_all_new: bool = False,
+) -> graph.PushGraph:
+    """Read the new commits of a pull, as ``graph.read``; ``InputError`` if too many."""
+    try:
+        return graph.read(git, tips, known, most_commits, are_all_new=are_all_new)
+    except graph.TooManyCommitsError:
+        raise error.InputError(
+            _(b"more than %d commits are new") % most_commits,
+            hint=_(b"see 'hg help config.amalgam.git.max-pull-commits'"),
+        ) from None
 
 
 class DiffersError(error.InputError):

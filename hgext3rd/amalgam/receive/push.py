@@ -31,7 +31,7 @@ from . import apply, branches, commands as pushoptions, convert, refplan, taggin
 from .apply import listening
 from .commands import ZERO, PushRefusedError, PushResult
 from .convert import ANCESTOR, Conversion
-from .graph import read as read_graph
+from .graph import TooManyCommitsError, read as read_graph
 from .refplan import RACED
 from .refstate import TAG, RefState, view_of
 
@@ -275,7 +275,10 @@ class PushRun:
         )
         # 3. the new commits
         self._missing = planned.missing
-        graph = read_graph(git, planned.tips, self._known, push.limits.commits)
+        try:
+            graph = read_graph(git, planned.tips, self._known, push.limits.commits)
+        except TooManyCommitsError:
+            raise push.limits.too_many_commits() from None
         self._refused = planned.refused
         if not planned.updates:
             self._check_branch(options, ())
