@@ -12,6 +12,9 @@ const MOST_COMPARED: usize = 64 << 20;
 /// random lines of two kinds it takes 0.25 seconds (November 2026).
 const MOST_LINES: usize = 20_000;
 
+/// Length of most lines, at least: for so many, memory is got at once.
+const LINE_BYTES: usize = 24;
+
 /// Appends a delta from `base` to `target`. Both are shorter than 2 GiB.
 pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
     let front = start_of_line(base, common_prefix(base, target));
@@ -23,15 +26,15 @@ pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
         return;
     }
     let is_long = base_part.len() + target_part.len() > MOST_COMPARED;
-    let has_many = || lines(base_part).chain(lines(target_part)).nth(MOST_LINES).is_some();
-    if base_part.is_empty() || target_part.is_empty() || is_long || has_many() {
+    if base_part.is_empty() || target_part.is_empty() || is_long {
         return hunk(front, front + base_part.len(), target_part, out);
     }
-    let mut input = InternedInput::default();
-    input.update_before(lines(base_part));
-    input.update_after(lines(target_part));
-    let diff = Diff::compute(Algorithm::Histogram, &input);
     let (base_starts, target_starts) = (starts(base_part), starts(target_part));
+    if base_starts.len() + target_starts.len() > MOST_LINES + 2 {
+        return hunk(front, front + base_part.len(), target_part, out);
+    }
+    let input = numbered(lines(base_part, &base_starts), lines(target_part, &target_starts));
+    let diff = Diff::compute(Algorithm::Histogram, &input);
     for found in diff.hunks() {
         let [start, end] =
             [found.before.start, found.before.end].map(|line| front + base_starts[line as usize]);
@@ -69,18 +72,51 @@ fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("texts are shorter than 2 GiB").to_be_bytes()
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split_inclusive(|&byte| byte == b'\n')
-}
-
-/// Starts of all lines, and the end of the last one.
+/// Starts of all lines, and the end of the last one. Some, if there are too many.
 fn starts(text: &[u8]) -> Vec<usize> {
-    let mut starts: Vec<usize> = memchr::memchr_iter(b'\n', text).map(|at| at + 1).collect();
+    let newlines = memchr::memchr_iter(b'\n', text).take(MOST_LINES + 1);
+    let mut starts = Vec::with_capacity(2 + MOST_LINES.min(text.len() / LINE_BYTES));
+    starts.push(0);
+    starts.extend(newlines.map(|at| at + 1));
     if starts.last() != Some(&text.len()) {
         starts.push(text.len());
     }
-    starts.insert(0, 0);
     starts
+}
+
+/// Lines of a text, by its [`starts`].
+fn lines<'a>(text: &'a [u8], starts: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+    starts.windows(2).map(|ends| &text[ends[0]..ends[1]])
+}
+
+/// Gives equal lines the same number. Most lines of `target` follow the same line as in `base`, so
+/// they need no search.
+fn numbered<'a>(
+    base: impl Iterator<Item = &'a [u8]>,
+    target: impl Iterator<Item = &'a [u8]>,
+) -> InternedInput<&'a [u8]> {
+    let mut input = InternedInput::default();
+    input.update_before(base);
+    let InternedInput { before, after, interner } = &mut input;
+    let mut last_at = vec![0; interner.num_tokens() as usize];
+    for (at, token) in before.iter().enumerate() {
+        last_at[token.0 as usize] = at;
+    }
+    let mut next = 0;
+    after.extend(target.map(|line| {
+        let expected = before.get(next).copied();
+        let token = match expected {
+            Some(token) if interner[token] == line => token,
+            _ => {
+                let token = interner.intern(line);
+                next = last_at.get(token.0 as usize).copied().unwrap_or(next);
+                token
+            }
+        };
+        next += 1;
+        token
+    }));
+    input
 }
 
 /// Bytes that are compared at once, longest first: most of two versions of a file is equal.
@@ -183,6 +219,17 @@ mod tests {
             delta(base.as_bytes(), target.as_bytes());
             let [base, target] = [base, target].map(|text| format!("{tail}{text}{tail}"));
             delta(base.as_bytes(), target.as_bytes());
+        }
+
+        #[test]
+        fn equal_lines_have_the_same_number(base in "([ab]?\n){0,40}", target in "([abc]?\n){0,40}") {
+            let lines = [&base, &target].map(|text| text.as_bytes().split_inclusive(|&it| it == b'\n'));
+            let [base, target] = lines;
+            let mut plain = InternedInput::default();
+            plain.update_before(base.clone());
+            plain.update_after(target.clone());
+            let found = numbered(base, target);
+            prop_assert_eq!((found.before, found.after), (plain.before, plain.after));
         }
     }
 }
