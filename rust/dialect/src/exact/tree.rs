@@ -46,6 +46,11 @@ pub enum TreeEntryKind {
 /// Kind of an entry; `None` if its mode is no octal number.
 #[must_use]
 pub fn kind_of(mode: &[u8], oid: &Oid) -> Option<TreeEntryKind> {
+    match mode {
+        b"100644" => return Some(TreeEntryKind::File(Flag::Regular)),
+        b"100755" => return Some(TreeEntryKind::File(Flag::Executable)),
+        _ => {}
+    }
     let is_number = (1..=MOST_DIGITS).contains(&mode.len())
         && mode.iter().all(|digit| (b'0'..=b'7').contains(digit));
     if !is_number {
@@ -89,18 +94,9 @@ pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
 /// Mode and id of an entry.
 pub type TreeItem<'c> = (Cow<'c, [u8]>, Oid);
 
-/// Entries of a directory, by name.
+/// Entries of a tree, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Entries<'c>(TreeEntries<'c>);
-
-/// Entries of a tree, by name: mode and id.
-pub type TreeEntries<'c> = BTreeMap<Cow<'c, [u8]>, TreeItem<'c>>;
-
-/// Entries of a tree's content; `None` if it is malformed.
-#[must_use]
-pub fn tree_entries(content: &[u8]) -> Option<TreeEntries<'_>> {
-    Entries::parse(content).map(|entries| entries.0)
-}
+pub struct TreeEntries<'c>(Vec<(Cow<'c, [u8]>, TreeItem<'c>)>);
 
 /// The file that an entry is, if it is one.
 #[must_use]
@@ -111,10 +107,11 @@ pub fn file_of((mode, oid): &TreeItem<'_>) -> Option<TrackedFile> {
     }
 }
 
-impl<'c> Entries<'c> {
+impl<'c> TreeEntries<'c> {
     /// Entries of a tree's content; `None` if it is malformed.
-    fn parse(content: &'c [u8]) -> Option<Self> {
-        let mut entries = Vec::new();
+    #[must_use]
+    pub fn parse(content: &'c [u8]) -> Option<Self> {
+        let mut entries: Vec<(Cow<'c, [u8]>, TreeItem<'c>)> = Vec::new();
         let mut rest = content;
         while !rest.is_empty() {
             let (mode, name, oid, after) = first_entry(rest)?;
@@ -122,9 +119,14 @@ impl<'c> Entries<'c> {
             entries.push((name.into(), (mode.into(), oid)));
             rest = after;
         }
-        // mostly they are in order, which makes this faster than insertions
-        let (count, entries) = (entries.len(), TreeEntries::from_iter(entries));
-        (entries.len() == count).then_some(Self(entries))
+        // git's order is nearly that of the names
+        if !entries.is_sorted_by(|one, two| one.0 < two.0) {
+            entries.sort_by(|one, two| one.0.cmp(&two.0));
+            if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+                return None;
+            }
+        }
+        Some(Self(entries))
     }
 
     /// Content of the tree.
@@ -133,55 +135,75 @@ impl<'c> Entries<'c> {
         let mut sorted: Vec<_> = entries
             .map(|(name, (mode, oid))| (&**name, is_directory(mode), &**mode, oid))
             .collect();
-        sorted.sort_by(|one, two| entry_order(one.0, one.1, two.0, two.1));
-        let mut content = Vec::new();
+        let order = |one: &(&[u8], bool, &[u8], &Oid), two: &(&[u8], bool, &[u8], &Oid)| {
+            entry_order(one.0, one.1, two.0, two.1)
+        };
+        sorted.sort_by(order);
+        let bytes = |(name, _, mode, _): &(&[u8], bool, &[u8], &Oid)| name.len() + mode.len() + 22;
+        let mut content = Vec::with_capacity(sorted.iter().map(bytes).sum());
         for (name, _, mode, oid) in sorted {
             push_entry(&mut content, mode, name, oid);
         }
         content
     }
 
+    fn place(&self, name: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(other, _)| (**other).cmp(name))
+    }
+
+    /// Names of all entries, ascending.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    /// The entry with this name.
+    #[must_use]
+    pub fn get(&self, name: &[u8]) -> Option<&TreeItem<'c>> {
+        self.place(name).ok().map(|place| &self.0[place].1)
+    }
+
+    fn insert(&mut self, name: &[u8], item: TreeItem<'c>) {
+        match self.place(name) {
+            Ok(place) => self.0[place].1 = item,
+            Err(place) => self.0.insert(place, (name.to_vec().into(), item)),
+        }
+    }
+
+    fn remove(&mut self, name: &[u8]) -> Option<TreeItem<'c>> {
+        self.place(name).ok().map(|place| self.0.remove(place).1)
+    }
+
     fn kind(&self, name: &[u8]) -> Option<TreeEntryKind> {
-        self.0.get(name).and_then(|(mode, oid)| kind_of(mode, oid))
+        self.get(name).and_then(|(mode, oid)| kind_of(mode, oid))
     }
 
     /// Id of the directory with this name.
     fn directory(&self, name: &[u8]) -> Option<Oid> {
-        let is_one = self.kind(name) == Some(TreeEntryKind::Directory);
-        self.0.get(name).filter(|_| is_one).map(|(_, oid)| *oid)
+        let (mode, oid) = self.get(name)?;
+        (kind_of(mode, oid) == Some(TreeEntryKind::Directory)).then_some(*oid)
     }
 
     /// Sets a directory, or removes it if it has no entries.
     fn set_directory(&mut self, name: &[u8], tree: Option<Oid>) {
-        let before = self.directory(name);
-        match (tree, before) {
-            (Some(oid), Some(_)) => {
-                if let Some((_, other)) = self.0.get_mut(name) {
-                    *other = oid;
-                }
+        match (tree, self.directory(name), self.place(name)) {
+            (Some(oid), Some(_), Ok(place)) => self.0[place].1.1 = oid,
+            (Some(oid), None, _) => self.insert(name, (DIRECTORY.into(), oid)),
+            (None, Some(_), _) => {
+                self.remove(name);
             }
-            (Some(oid), None) => {
-                self.0.insert(name.to_vec().into(), (DIRECTORY.into(), oid));
-            }
-            (None, Some(_)) => {
-                self.0.remove(name);
-            }
-            (None, None) => {}
+            _ => {}
         }
     }
 
     /// Sets or removes a file.
     fn set_file(&mut self, name: &[u8], file: Option<TrackedFile>) {
-        let before = match self.kind(name) {
-            Some(TreeEntryKind::File(flag)) => self.0.get(name).map(|(_, oid)| (flag, *oid)),
-            _ => None,
-        };
+        let before = self.get(name).and_then(file_of);
         match file {
             Some((flag, oid)) if before != file => {
-                self.0.insert(name.to_vec().into(), (mode_of(flag).into(), oid));
+                self.insert(name, (mode_of(flag).into(), oid));
             }
             None if before.is_some() => {
-                self.0.remove(name);
+                self.remove(name);
             }
             _ => {}
         }
@@ -195,8 +217,7 @@ impl<'c> Entries<'c> {
         let is_hidden = hidden.is_some() && before != Some(TreeEntryKind::Directory);
         if &**mode == REMOVAL {
             return self
-                .0
-                .remove(&**name)
+                .remove(name)
                 .filter(|_| before == Some(TreeEntryKind::Other) || is_hidden)
                 .map(|_| ());
         }
@@ -208,13 +229,13 @@ impl<'c> Entries<'c> {
                 true
             }
             (None | Some(TreeEntryKind::Other), TreeEntryKind::Other) => *oid.as_bytes() != [0; 20],
-            (Some(before), kind) => before == kind && self.0.get(&**name)?.1 == *oid,
+            (Some(before), kind) => before == kind && self.get(name)?.1 == *oid,
             (None, _) => false,
         };
         if !fits || is_no_component(name) {
             return None;
         }
-        self.0.insert(name.to_vec().into(), (mode.to_vec().into(), *oid));
+        self.insert(name, (mode.to_vec().into(), *oid));
         Some(())
     }
 }
@@ -461,9 +482,9 @@ pub fn file_at<S: TreeStore>(
     let (mut at, mut start) = (root, 0_usize);
     while let Some(oid) = at.filter(|oid| *oid != Oid::EMPTY_TREE) {
         let entries = store.read(&path[..start.saturating_sub(1)], oid)?;
-        let entries = Entries::parse(&entries).unwrap_or_default();
+        let entries = TreeEntries::parse(&entries).unwrap_or_default();
         let Some(end) = memchr::memchr(b'/', &path[start..]) else {
-            return Ok(entries.0.get(&path[start..]).and_then(file_of));
+            return Ok(entries.get(&path[start..]).and_then(file_of));
         };
         at = entries.directory(&path[start..start + end]);
         start += end + 1;
@@ -505,7 +526,7 @@ fn directory<S: TreeStore>(
         Some(oid) => store.read(path, oid).map_err(TreeProblem::Unreadable)?,
         None => Vec::new(),
     };
-    let mut entries = Entries::parse(&content).ok_or(TreeProblem::Unfit)?;
+    let mut entries = TreeEntries::parse(&content).ok_or(TreeProblem::Unfit)?;
     let start = if path.is_empty() { 0 } else { path.len() + 1 };
     let mut below: BTreeMap<&[u8], (usize, usize)> = BTreeMap::new();
     let mut removed: BTreeSet<&[u8]> = BTreeSet::new();
@@ -593,18 +614,18 @@ fn differences<E>(
         _ => Ok(Vec::new()),
     };
     let (one, two) = (content(old)?, content(new)?);
-    let [one, two] = [&one, &two].map(|content| Entries::parse(content).unwrap_or_default());
-    let mut names: Vec<_> = one.0.keys().chain(two.0.keys()).collect();
+    let [one, two] = [&one, &two].map(|content| TreeEntries::parse(content).unwrap_or_default());
+    let mut names: Vec<_> = one.names().chain(two.names()).collect();
     names.sort_unstable();
     names.dedup();
     for name in names {
-        let (before, after) = (one.0.get(name), two.0.get(name));
+        let (before, after) = (one.get(name), two.get(name));
         if before == after {
             continue;
         }
-        let mut computed = Entries::default();
+        let mut computed = TreeEntries::default();
         if let Some(entry) = before {
-            computed.0.insert(name.clone(), entry.clone());
+            computed.insert(name, entry.clone());
         }
         let len = path.len();
         if len > 0 {
@@ -618,7 +639,7 @@ fn differences<E>(
         if !(file.is_some() && is_followed) && (both.0.is_some() || both.1.is_some()) {
             let below = differences(path, both, follows, read)?;
             if !below.is_empty() {
-                found.below.insert((**name).into(), below);
+                found.below.insert(name.into(), below);
             }
             computed.set_directory(name, both.1);
         }
@@ -626,9 +647,9 @@ fn differences<E>(
         if is_followed {
             computed.set_file(name, file);
         }
-        if computed.0.get(name) != after {
+        if computed.get(name) != after {
             let (mode, oid) = after.cloned().unwrap_or((REMOVAL.into(), Oid::from_bytes([0; 20])));
-            found.edits.push(ExtraEdit { mode: (*mode).into(), name: (**name).into(), oid });
+            found.edits.push(ExtraEdit { mode: (*mode).into(), name: name.into(), oid });
         }
     }
     Ok(found)
@@ -689,20 +710,20 @@ mod tests {
     }
 
     fn written(store: &mut Memory, items: &BTreeMap<String, Item>) -> Oid {
-        let mut entries = Entries::default();
+        let mut entries = TreeEntries::default();
         for (name, item) in items {
             let entry = match item {
                 Item::Leaf(mode, id) => ((*mode).into(), Oid::from_bytes([*id; 20])),
                 Item::Directory(below) => (DIRECTORY.into(), written(store, below)),
             };
-            entries.0.insert(name.as_bytes().into(), entry);
+            entries.insert(name.as_bytes(), entry);
         }
         store.write(None, entries.content())
     }
 
     /// Files below a tree, as a manifest has them.
     fn files(store: &Memory, oid: Oid, path: &[u8], found: &mut BTreeMap<Vec<u8>, TrackedFile>) {
-        for (name, entry) in Entries::parse(&store.0[&oid]).expect("is a tree").0 {
+        for (name, entry) in TreeEntries::parse(&store.0[&oid]).expect("is a tree").0 {
             let path = [path, &name].concat();
             match kind_of(&entry.0, &entry.1) {
                 Some(TreeEntryKind::File(flag)) => {

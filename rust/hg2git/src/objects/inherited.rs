@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use dialect::exact::tree::{file_of, tree_entries};
+use dialect::exact::tree::{TreeEntries, file_of};
 use dialect::{Dialect, InheritedFile};
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -322,7 +322,7 @@ fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
 
 /// The file in a tree, which may have modes that manifests do not have.
 fn file_in(tree: &[u8], name: &[u8]) -> RootFile {
-    let (flag, oid) = file_of(tree_entries(tree)?.get(name)?)?;
+    let (flag, oid) = file_of(TreeEntries::parse(tree)?.get(name)?)?;
     Some((oid, mode_of(flag)))
 }
 

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use dialect::exact::tree::{
-    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntryKind, TreeItem, TreeProblem,
-    TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory, kind_of,
-    tree_entries,
+    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeItem,
+    TreeProblem, TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory,
+    kind_of,
 };
 use gitpack::delta::apply;
 use gitpack::pack::Objects;
@@ -300,7 +300,7 @@ impl<'a> ExactTrees<'a> {
         }
         let content = imported.read(ObjectKind::Tree, tree)?;
         let of_manifest = self.content(rev, plain)?;
-        let known = tree_entries(&of_manifest).unwrap_or_default();
+        let known = TreeEntries::parse(&of_manifest).unwrap_or_default();
         let mut rest = &*content;
         while let Some((mode, name, oid, after)) = first_entry(rest) {
             rest = after;
@@ -614,9 +614,9 @@ impl<'a> ExactTrees<'a> {
         let (before, after) = (of(one)?, of(two)?);
         // a file and a directory may have one name, as in the manifests of changesets between the
         // parents of a commit
-        let entries = |content| tree_entries(content).ok_or(TreeProblem::Unfit);
+        let entries = |content| TreeEntries::parse(content).ok_or(TreeProblem::Unfit);
         let (before, after) = (entries(&before)?, entries(&after)?);
-        let mut names: Vec<_> = before.keys().chain(after.keys()).collect();
+        let mut names: Vec<_> = before.names().chain(after.names()).collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
@@ -678,7 +678,7 @@ impl<'a> ExactTrees<'a> {
                 Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
                 None => {
                     let content = self.content(rev, after)?;
-                    tree_entries(&content).and_then(|all| file_of(all.get(inherited.name)?))
+                    TreeEntries::parse(&content).and_then(|all| file_of(all.get(inherited.name)?))
                 }
             };
             if followed.iter().all(|(path, _)| **path != *inherited.name) {
