@@ -12,7 +12,7 @@ const MOST_COMPARED: usize = 64 << 20;
 /// random lines of two kinds it takes 0.25 seconds (November 2026).
 const MOST_LINES: usize = 20_000;
 
-/// Length of most lines, at least: for so many, memory is got at once.
+/// Length that most lines exceed: sets how much memory is got at once.
 const LINE_BYTES: usize = 24;
 
 /// Appends a delta from `base` to `target`. Both are shorter than 2 GiB.
@@ -72,7 +72,7 @@ fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("texts are shorter than 2 GiB").to_be_bytes()
 }
 
-/// Starts of all lines, and the end of the last one. Some, if there are too many.
+/// Starts of all lines, and the end of the last one; of more than [`MOST_LINES`], the first ones.
 fn starts(text: &[u8]) -> Vec<usize> {
     let newlines = memchr::memchr_iter(b'\n', text).take(MOST_LINES + 1);
     let mut starts = Vec::with_capacity(2 + MOST_LINES.min(text.len() / LINE_BYTES));
@@ -89,8 +89,9 @@ fn lines<'a>(text: &'a [u8], starts: &'a [usize]) -> impl Iterator<Item = &'a [u
     starts.windows(2).map(|ends| &text[ends[0]..ends[1]])
 }
 
-/// Gives equal lines the same number. Most lines of `target` follow the same line as in `base`, so
-/// they need no search.
+/// Lines of two texts as numbers: equal lines have the same.
+///
+/// Most lines of `target` follow the same line as in `base`, so they need no search.
 fn numbered<'a>(
     base: impl Iterator<Item = &'a [u8]>,
     target: impl Iterator<Item = &'a [u8]>,
