@@ -95,3 +95,22 @@ More commits than the limit are refused as a whole, and hg says which item to se
   (see 'hg help config.amalgam.git.max-pull-commits')
   [10]
   $ hg -R most pull -q many.git --config amalgam.git.max-pull-commits=2
+
+Nor is a commit that changes more files than the memory allows:
+
+  $ cat > wide.py << EOF
+  > print("commit refs/heads/main\\ncommitter a <a@example.org> 1 +0000\\ndata 0")
+  > for number in range(30000):
+  >     print(f"M 100644 inline {number}\\ndata 0")
+  > EOF
+  $ git init -q --bare wide.git && "$PYTHON" wide.py | git -C wide.git fast-import --quiet
+  $ hg clone -q -U wide.git wide --config amalgam.git.memory=1MB
+  abort: commit * changes more files than amalgam.git.memory allows (glob)
+  (see 'hg help config.amalgam.git.memory')
+  [10]
+  $ hg init wide
+  $ hg -R wide incoming -q wide.git --config amalgam.git.memory=1MB
+  abort: commit * changes more files than amalgam.git.memory allows (glob)
+  (see 'hg help config.amalgam.git.memory')
+  [10]
+  $ hg -R wide pull -q wide.git

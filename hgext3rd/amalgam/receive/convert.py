@@ -26,7 +26,7 @@ from ..configitems import HGGIT_DIALECT
 from ..core.operation import Operation
 from ..files import Directory
 from ..gitstore import requirements
-from ..gitstore.git.process import last_words
+from ..gitstore.git.process import SMALL_WINDOWS, last_words
 from ..gitstore.oidmap import ID_LEN
 from ..records import Record
 from ..scratch import scratch
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..gitstore.git.process import Git
+
+
+# git has 96 MB for bases of deltas; with 32 MB, it makes many of them twice
+_CONFIG = {**NO_COMMIT_GRAPH, **SMALL_WINDOWS, "core.deltaBaseCacheLimit": "48m"}
 
 
 class GitProcesses:
@@ -64,7 +68,7 @@ class GitProcesses:
         """Start git with a pipe for its output."""
         errors = self.temporary_file()
         process = self._git.start(
-            *args, config=NO_COMMIT_GRAPH, stdin=stdin, stdout=-1, stderr=errors
+            *args, config=_CONFIG, stdin=stdin, stdout=-1, stderr=errors
         )
         self._stack.callback(_end, process)
         self._started.append((process, errors))

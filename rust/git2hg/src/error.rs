@@ -42,7 +42,7 @@ pub enum Error {
     #[error("commit {0} changes more files than amalgam.git.memory allows")]
     TooManyFiles(Oid),
     /// Commit that brings all file revisions above the memory of a conversion.
-    #[error("with commit {0} the push changes more files than amalgam.git.memory allows")]
+    #[error("all commits up to {0} change more files than amalgam.git.memory allows")]
     TooManyRevisions(Oid),
     /// More commits, trees or entries than numbers for them.
     #[error("history is too large: more than {} objects", u32::MAX)]

@@ -172,6 +172,10 @@ _HARMLESS_KEYS = re.compile(
 _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
 
 
+#: How much of its packs git maps at once; else all of them count as its memory.
+SMALL_WINDOWS = {"core.packedGitLimit": "64m", "core.packedGitWindowSize": "1m"}
+
+
 class Access(Record):
     """How git reaches remotes: with the user's own configuration."""
 
