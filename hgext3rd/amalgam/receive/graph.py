@@ -152,7 +152,7 @@ def _listed(
 ) -> Iterator[tuple[bytes, tuple[bytes, ...]]]:
     """Yield commits and their parents; ``lines`` are arguments of rev-list.
 
-    Each oid is one object, wherever it is yielded: 500,000 commits take 170 MB.
+    Each oid is one object, wherever it is yielded: 500,000 commits take 110 MB.
     """
     oids: dict[bytes, bytes] = {}
     with git.pieces(

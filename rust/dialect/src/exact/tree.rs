@@ -94,9 +94,12 @@ pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
 /// Mode and id of an entry.
 pub type TreeItem<'c> = (Cow<'c, [u8]>, Oid);
 
-/// Entries of a tree, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TreeEntries<'c>(Vec<(Cow<'c, [u8]>, TreeItem<'c>)>);
+/// Entries of a tree, by name: those that were read, ascending, and what is changed of them.
+#[derive(Clone, Debug, Default)]
+pub struct TreeEntries<'c> {
+    read: Vec<(&'c [u8], TreeItem<'c>)>,
+    changed: BTreeMap<Cow<'c, [u8]>, Option<TreeItem<'c>>>,
+}
 
 /// The file that an entry is, if it is one.
 #[must_use]
@@ -111,66 +114,78 @@ impl<'c> TreeEntries<'c> {
     /// Entries of a tree's content; `None` if it is malformed.
     #[must_use]
     pub fn parse(content: &'c [u8]) -> Option<Self> {
-        let mut entries: Vec<(Cow<'c, [u8]>, TreeItem<'c>)> = Vec::new();
+        let mut read: Vec<(&[u8], TreeItem<'c>)> = Vec::new();
         let mut rest = content;
         while !rest.is_empty() {
             let (mode, name, oid, after) = first_entry(rest)?;
             kind_of(mode, &oid)?;
-            entries.push((name.into(), (mode.into(), oid)));
+            read.push((name, (mode.into(), oid)));
             rest = after;
         }
         // git's order is nearly that of the names
-        if !entries.is_sorted_by(|one, two| one.0 < two.0) {
-            entries.sort_by(|one, two| one.0.cmp(&two.0));
-            if entries.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+        if !read.is_sorted_by(|one, two| one.0 < two.0) {
+            read.sort_by_key(|(name, _)| *name);
+            if read.windows(2).any(|pair| pair[0].0 == pair[1].0) {
                 return None;
             }
         }
-        Some(Self(entries))
+        Some(Self { read, changed: BTreeMap::new() })
     }
 
-    /// Content of the tree.
-    fn content(&self) -> Vec<u8> {
-        let entries = self.0.iter();
-        let mut sorted: Vec<_> = entries
-            .map(|(name, (mode, oid))| (&**name, is_directory(mode), &**mode, oid))
-            .collect();
-        let order = |one: &(&[u8], bool, &[u8], &Oid), two: &(&[u8], bool, &[u8], &Oid)| {
-            entry_order(one.0, one.1, two.0, two.1)
-        };
-        sorted.sort_by(order);
-        let bytes = |(name, _, mode, _): &(&[u8], bool, &[u8], &Oid)| name.len() + mode.len() + 22;
-        let mut content = Vec::with_capacity(sorted.iter().map(bytes).sum());
-        for (name, _, mode, oid) in sorted {
+    /// All entries, ascending by name.
+    fn all(&self) -> Vec<(&[u8], &TreeItem<'c>)> {
+        let mut all = Vec::with_capacity(self.read.len() + self.changed.len());
+        let mut changed = self.changed.iter().map(|(name, item)| (&**name, item)).peekable();
+        for (name, item) in &self.read {
+            while let Some((new, item)) = changed.next_if(|(new, _)| new < name) {
+                all.extend(item.as_ref().map(|item| (new, item)));
+            }
+            match changed.next_if(|(new, _)| new == name) {
+                Some((_, item)) => all.extend(item.as_ref().map(|item| (*name, item))),
+                None => all.push((*name, item)),
+            }
+        }
+        all.extend(changed.filter_map(|(new, item)| Some((new, item.as_ref()?))));
+        all
+    }
+
+    /// Content of the tree; `None` if it has no entries.
+    fn content(&self) -> Option<Vec<u8>> {
+        let all = self.all().into_iter();
+        let mut sorted: Vec<_> =
+            all.map(|(name, (mode, oid))| (name, is_directory(mode), &**mode, oid)).collect();
+        sorted.sort_by(|one, two| entry_order(one.0, one.1, two.0, two.1));
+        let bytes = sorted.iter().map(|(name, _, mode, _)| name.len() + mode.len() + 22).sum();
+        let mut content = Vec::with_capacity(bytes);
+        for (name, _, mode, oid) in &sorted {
             push_entry(&mut content, mode, name, oid);
         }
-        content
-    }
-
-    fn place(&self, name: &[u8]) -> Result<usize, usize> {
-        self.0.binary_search_by(|(other, _)| (**other).cmp(name))
+        (!sorted.is_empty()).then_some(content)
     }
 
     /// Names of all entries, ascending.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.0.iter().map(|(name, _)| &**name)
+        self.all().into_iter().map(|(name, _)| name)
     }
 
     /// The entry with this name.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<&TreeItem<'c>> {
-        self.place(name).ok().map(|place| &self.0[place].1)
+        if let Some(changed) = self.changed.get(name) {
+            return changed.as_ref();
+        }
+        let place = self.read.binary_search_by_key(&name, |(other, _)| *other).ok()?;
+        Some(&self.read[place].1)
     }
 
     fn insert(&mut self, name: &[u8], item: TreeItem<'c>) {
-        match self.place(name) {
-            Ok(place) => self.0[place].1 = item,
-            Err(place) => self.0.insert(place, (name.to_vec().into(), item)),
-        }
+        self.changed.insert(name.to_vec().into(), Some(item));
     }
 
     fn remove(&mut self, name: &[u8]) -> Option<TreeItem<'c>> {
-        self.place(name).ok().map(|place| self.0.remove(place).1)
+        let before = self.get(name).cloned();
+        self.changed.insert(name.to_vec().into(), None);
+        before
     }
 
     fn kind(&self, name: &[u8]) -> Option<TreeEntryKind> {
@@ -185,13 +200,16 @@ impl<'c> TreeEntries<'c> {
 
     /// Sets a directory, or removes it if it has no entries.
     fn set_directory(&mut self, name: &[u8], tree: Option<Oid>) {
-        match (tree, self.directory(name), self.place(name)) {
-            (Some(oid), Some(_), Ok(place)) => self.0[place].1.1 = oid,
-            (Some(oid), None, _) => self.insert(name, (DIRECTORY.into(), oid)),
-            (None, Some(_), _) => {
+        let before = self
+            .get(name)
+            .filter(|(mode, oid)| kind_of(mode, oid) == Some(TreeEntryKind::Directory));
+        let mode = before.map_or(DIRECTORY.into(), |(mode, _)| mode.clone());
+        match tree {
+            Some(oid) => self.insert(name, (mode, oid)),
+            None if before.is_some() => {
                 self.remove(name);
             }
-            _ => {}
+            None => {}
         }
     }
 
@@ -575,10 +593,7 @@ fn directory<S: TreeStore>(
         path.truncate(len);
         entries.edit(edit, hidden).ok_or(TreeProblem::Unfit)?;
     }
-    if entries.0.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(store.write(base, entries.content())))
+    Ok(entries.content().map(|content| store.write(base, content)))
 }
 
 /// Edits that the tree `new` needs beside the changes of files from `old`, the tree of the first
@@ -718,13 +733,14 @@ mod tests {
             };
             entries.insert(name.as_bytes(), entry);
         }
-        store.write(None, entries.content())
+        store.write(None, entries.content().unwrap_or_default())
     }
 
     /// Files below a tree, as a manifest has them.
     fn files(store: &Memory, oid: Oid, path: &[u8], found: &mut BTreeMap<Vec<u8>, TrackedFile>) {
-        for (name, entry) in TreeEntries::parse(&store.0[&oid]).expect("is a tree").0 {
-            let path = [path, &name].concat();
+        let entries = TreeEntries::parse(&store.0[&oid]).expect("is a tree");
+        for (name, entry) in entries.all() {
+            let path = [path, name].concat();
             match kind_of(&entry.0, &entry.1) {
                 Some(TreeEntryKind::File(flag)) => {
                     found.insert(path, (flag, entry.1));
