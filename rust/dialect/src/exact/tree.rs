@@ -94,7 +94,7 @@ pub type FileEdit<'a> = (&'a [u8], Option<TrackedFile>);
 /// Mode and id of an entry.
 pub type TreeItem<'c> = (Cow<'c, [u8]>, Oid);
 
-/// Entries of a tree, by name: those that were read, ascending, and what is changed of them.
+/// Entries of a tree, by name: those that were read, ascending, and changes of them.
 #[derive(Clone, Debug, Default)]
 pub struct TreeEntries<'c> {
     read: Vec<(&'c [u8], TreeItem<'c>)>,
