@@ -106,11 +106,11 @@ Nor is a commit that changes more files than the memory allows:
   $ git init -q --bare wide.git && "$PYTHON" wide.py | git -C wide.git fast-import --quiet
   $ hg clone -q -U wide.git wide --config amalgam.git.memory=1MB
   abort: commit * changes more files than amalgam.git.memory allows (glob)
-  (see 'hg help config.amalgam.git.memory')
+  (take fewer commits at once, or raise amalgam.git.memory where hg runs)
   [10]
   $ hg init wide
   $ hg -R wide incoming -q wide.git --config amalgam.git.memory=1MB
   abort: commit * changes more files than amalgam.git.memory allows (glob)
-  (see 'hg help config.amalgam.git.memory')
+  (take fewer commits at once, or raise amalgam.git.memory where hg runs)
   [10]
   $ hg -R wide pull -q wide.git

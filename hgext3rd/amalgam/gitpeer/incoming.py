@@ -117,15 +117,14 @@ def _bundled(
 ) -> bytes:
     """Write a bundle of the new commits; return its path, empty without commits."""
     with tempfile.TemporaryFile() as out:
-        with importing.memory_named():
-            made = convert.convert(
-                *(ui, store.repo.unfiltered(), git, [*new.parents], new.nodes, out),
-                dialect=store.config.dialect,
-                memory_bytes=store.config.memory_bytes,
-                round_trip=is_exact,
-                is_exact=is_exact,
-                most_file_bytes=store.config.max_pull_file_bytes,
-            )
+        made = convert.convert(
+            *(ui, store.repo.unfiltered(), git, [*new.parents], new.nodes, out),
+            dialect=store.config.dialect,
+            memory_bytes=store.config.memory_bytes,
+            round_trip=is_exact,
+            is_exact=is_exact,
+            most_file_bytes=store.config.max_pull_file_bytes,
+        )
         for refusal in made.refused:
             raise importing.refused(refusal)
         if not made.changesets:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..gitstore.git.comparison import split
+from ..gitstore.git.process import split
 from ..records import Record
 
 if TYPE_CHECKING:
@@ -187,6 +187,7 @@ def _ends(
             raise TooManyCommitsError
         if is_complete or len(graph) < count:
             return {oid: nodes[oid] for oid in ends}
+        # no more at once than the limit again
         count = int(min(count * _GROWTH, count + most_commits))
 
 

@@ -44,7 +44,6 @@ _SOURCE = b"pull"
 
 
 _SHORT = 12
-_MEMORY = b"amalgam.git.memory"
 _COUNTS = b"changegroup-count-"
 """Numbers of a transaction that Mercurial tells at its end."""
 
@@ -181,18 +180,6 @@ def refused(refusal: convert.Refusal) -> error.InputError:
     )
 
 
-@contextlib.contextmanager
-def memory_named() -> Iterator[None]:
-    """Give an error about memory the hint of a pull; it has one of a push."""
-    try:
-        yield
-    except error.InputError as exc:
-        if _MEMORY not in exc.message:
-            raise
-        hint = _(b"see 'hg help config.amalgam.git.memory'")
-        raise error.InputError(exc.message, hint=hint) from None
-
-
 def _import(
     repo: RepoT,
     git: Git,
@@ -202,17 +189,16 @@ def _import(
     settings: ImportSettings,
 ) -> None:
     with tempfile.TemporaryFile() as out:
-        with memory_named():
-            made = convert.convert(
-                *(repo.ui, repo.unfiltered(), git, oids, base, out),
-                dialect=settings.dialect,
-                memory_bytes=settings.memory_bytes,
-                round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
-                is_exact=settings.is_exact,
-                most_file_bytes=settings.most_file_bytes,
-                packs=_packs(git, len(oids), settings),
-                verifies=settings.verify is not None,
-            )
+        made = convert.convert(
+            *(repo.ui, repo.unfiltered(), git, oids, base, out),
+            dialect=settings.dialect,
+            memory_bytes=settings.memory_bytes,
+            round_trip=settings.is_exact or settings.dialect == METADATA_DIALECT,
+            is_exact=settings.is_exact,
+            most_file_bytes=settings.most_file_bytes,
+            packs=_packs(git, len(oids), settings),
+            verifies=settings.verify is not None,
+        )
         for refusal in made.refused:
             raise refused(refusal)
         if settings.verify is not None:

@@ -19,7 +19,7 @@ from mercurial.i18n import _
 
 from ...files import Unusable
 from ...terminal import printable
-from ..git.comparison import split
+from ..git.process import split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

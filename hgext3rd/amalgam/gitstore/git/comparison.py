@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import pycompat
 
 from ...records import Choice, Record
+from .process import split
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
@@ -50,14 +51,6 @@ def files_of(git: Git, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
             head, _tab, path = line.partition(b"\t")
             mode, _kind, blob = head.split(b" ")
             yield path, mode, blob
-
-
-def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
-    """Yield the lines in ``pieces``, divided at each ``end``."""
-    rest = b""
-    for piece in pieces:
-        *whole, rest = (rest + piece).split(end)
-        yield from whole
 
 
 def differences(

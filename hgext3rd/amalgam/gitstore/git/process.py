@@ -401,6 +401,14 @@ def last_words(process: subprocess.Popen[bytes], errors: IO[bytes]) -> bytes:
     )
 
 
+def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
+    """Yield the lines in ``pieces``, divided at each ``end``."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(end)
+        yield from whole
+
+
 def _pieces(
     name: str | bytes,
     process: subprocess.Popen[bytes],

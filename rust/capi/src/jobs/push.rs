@@ -227,7 +227,7 @@ impl From<Error> for Failure {
                  they have",
             ),
             Error::TooManyFiles(_) | Error::TooManyRevisions(_) => Self::input(message)
-                .hint("push it in parts, or ask the server's operator for more memory"),
+                .hint("take fewer commits at once, or raise amalgam.git.memory where hg runs"),
             Error::TooLarge { .. } | Error::TooMany => Self::unsupported(message),
             Error::Store(problem) => changegroup::Error::Store(problem).into(),
             Error::Scratch(source) | Error::Output(source) => Self::io(Path::new(""), &source),

@@ -98,7 +98,7 @@ pub type TreeItem<'c> = (Cow<'c, [u8]>, Oid);
 #[derive(Clone, Debug, Default)]
 pub struct TreeEntries<'c> {
     read: Vec<(&'c [u8], TreeItem<'c>)>,
-    changed: BTreeMap<Cow<'c, [u8]>, Option<TreeItem<'c>>>,
+    changed: BTreeMap<Box<[u8]>, Option<TreeItem<'c>>>,
 }
 
 /// The file that an entry is, if it is one.
@@ -179,12 +179,12 @@ impl<'c> TreeEntries<'c> {
     }
 
     fn insert(&mut self, name: &[u8], item: TreeItem<'c>) {
-        self.changed.insert(name.to_vec().into(), Some(item));
+        self.changed.insert(name.into(), Some(item));
     }
 
     fn remove(&mut self, name: &[u8]) -> Option<TreeItem<'c>> {
         let before = self.get(name).cloned();
-        self.changed.insert(name.to_vec().into(), None);
+        self.changed.insert(name.into(), None);
         before
     }
 
@@ -192,17 +192,19 @@ impl<'c> TreeEntries<'c> {
         self.get(name).and_then(|(mode, oid)| kind_of(mode, oid))
     }
 
+    /// The directory with this name.
+    fn directory(&self, name: &[u8]) -> Option<&TreeItem<'c>> {
+        self.get(name).filter(|(mode, oid)| kind_of(mode, oid) == Some(TreeEntryKind::Directory))
+    }
+
     /// Id of the directory with this name.
-    fn directory(&self, name: &[u8]) -> Option<Oid> {
-        let (mode, oid) = self.get(name)?;
-        (kind_of(mode, oid) == Some(TreeEntryKind::Directory)).then_some(*oid)
+    fn directory_id(&self, name: &[u8]) -> Option<Oid> {
+        self.directory(name).map(|(_, oid)| *oid)
     }
 
     /// Sets a directory, or removes it if it has no entries.
     fn set_directory(&mut self, name: &[u8], tree: Option<Oid>) {
-        let before = self
-            .get(name)
-            .filter(|(mode, oid)| kind_of(mode, oid) == Some(TreeEntryKind::Directory));
+        let before = self.directory(name);
         let mode = before.map_or(DIRECTORY.into(), |(mode, _)| mode.clone());
         match tree {
             Some(oid) => self.insert(name, (mode, oid)),
@@ -504,7 +506,7 @@ pub fn file_at<S: TreeStore>(
         let Some(end) = memchr::memchr(b'/', &path[start..]) else {
             return Ok(entries.get(&path[start..]).and_then(file_of));
         };
-        at = entries.directory(&path[start..start + end]);
+        at = entries.directory_id(&path[start..start + end]);
         start += end + 1;
     }
     Ok(None)
@@ -568,7 +570,7 @@ fn directory<S: TreeStore>(
         let edits = edits.and_then(|edits| edits.below.get(name));
         // changes of one directory are in a row
         let below = &changes[from..to];
-        let made = directory(store, path, entries.directory(name), below, edits)?;
+        let made = directory(store, path, entries.directory_id(name), below, edits)?;
         path.truncate(len);
         // a directory of the extra alone does not replace a file
         let is_file = matches!(entries.kind(name), Some(TreeEntryKind::File(_)));
@@ -649,7 +651,7 @@ fn differences<E>(
         path.extend_from_slice(name);
         let file = after.and_then(file_of);
         let is_followed = follows(path, before.and_then(file_of))?;
-        let both = (one.directory(name), two.directory(name));
+        let both = (one.directory_id(name), two.directory_id(name));
         // a file of the manifest takes the place of a directory
         if !(file.is_some() && is_followed) && (both.0.is_some() || both.1.is_some()) {
             let below = differences(path, both, follows, read)?;
