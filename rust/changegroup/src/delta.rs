@@ -5,42 +5,116 @@
 
 use imara_diff::{Algorithm, Diff, InternedInput};
 
-/// Limit of the bytes compared: the tables of the search take a multiple of them.
+/// Limit of the bytes compared at once: the tables of the search take a multiple of them.
 const MOST_COMPARED: usize = 64 << 20;
 
-/// Limit of the lines compared: the search is quadratic if few lines are distinct. For 20,000
-/// random lines of two kinds it takes 0.25 seconds (November 2026).
+/// Limit of the lines compared at once: the search is quadratic if few lines are distinct. For
+/// 20,000 random lines of two kinds it takes 0.25 seconds (November 2026).
 const MOST_LINES: usize = 20_000;
+/// [`Window::cost`] of these lines.
+const MOST_COST: usize = MOST_LINES.pow(2);
+
+/// Lines of each text that are compared first. Most changes are short, and far from the next.
+const FEW_LINES: usize = 32;
+
+/// Equal lines after which two texts are taken to be at the same place.
+const ANCHOR_LINES: u32 = 8;
 
 /// Length that most lines exceed: sets how much memory is got at once.
 const LINE_BYTES: usize = 24;
 
 /// Appends a delta from `base` to `target`. Both are shorter than 2 GiB.
+///
+/// Compares some lines at a time: up to the last place in both where many lines are equal, from
+/// which the texts are compared without a search up to the next difference.
 pub fn line_delta(base: &[u8], target: &[u8], out: &mut Vec<u8>) {
     let front = start_of_line(base, common_prefix(base, target));
-    let (base_rest, target_rest) = (&base[front..], &target[front..]);
+    let (mut base_rest, mut target_rest) = (&base[front..], &target[front..]);
     let back = whole_lines(base_rest, target_rest, common_suffix(base_rest, target_rest));
-    let base_part = &base_rest[..base_rest.len() - back];
-    let target_part = &target_rest[..target_rest.len() - back];
-    if base_part.is_empty() && target_part.is_empty() {
-        return;
+    base_rest = &base_rest[..base_rest.len() - back];
+    target_rest = &target_rest[..target_rest.len() - back];
+    let (mut at, mut most_lines, mut left) = (front, FEW_LINES, MOST_COST);
+    while !(base_rest.is_empty() && target_rest.is_empty()) {
+        let window = [most_lines, MOST_LINES].into_iter().find_map(|most_lines| {
+            let window = Window::new(base_rest, target_rest, most_lines)?;
+            (window.cost() <= if window.is_whole { MOST_COST } else { left }).then_some(window)
+        });
+        let Some(window) = window else {
+            return hunk(at, at + base_rest.len(), target_rest, out);
+        };
+        left = left.saturating_sub(window.cost());
+        let Some([base_len, target_len]) = window.push_hunks(at, out) else {
+            most_lines *= 4;
+            continue;
+        };
+        (base_rest, target_rest) = (&base_rest[base_len..], &target_rest[target_len..]);
+        let same = start_of_line(base_rest, common_prefix(base_rest, target_rest));
+        (base_rest, target_rest) = (&base_rest[same..], &target_rest[same..]);
+        at += base_len + same;
+        most_lines = FEW_LINES;
     }
-    let is_long = base_part.len() + target_part.len() > MOST_COMPARED;
-    if base_part.is_empty() || target_part.is_empty() || is_long {
-        return hunk(front, front + base_part.len(), target_part, out);
+}
+
+/// First lines of two texts.
+struct Window<'a> {
+    base: &'a [u8],
+    target: &'a [u8],
+    base_starts: Vec<usize>,
+    target_starts: Vec<usize>,
+    /// Whether these are all lines of both.
+    is_whole: bool,
+}
+
+impl<'a> Window<'a> {
+    /// Takes `most_lines` of each; `None` if one text is empty, or the lines are too long.
+    fn new(base: &'a [u8], target: &'a [u8], most_lines: usize) -> Option<Self> {
+        let (base_starts, target_starts) = (starts(base, most_lines), starts(target, most_lines));
+        let (base_len, target_len) = (*base_starts.last()?, *target_starts.last()?);
+        let is_some = !base.is_empty() && !target.is_empty();
+        (is_some && base_len + target_len <= MOST_COMPARED).then_some(Self {
+            is_whole: base_len == base.len() && target_len == target.len(),
+            base,
+            target,
+            base_starts,
+            target_starts,
+        })
     }
-    let (base_starts, target_starts) = (starts(base_part), starts(target_part));
-    if base_starts.len() + target_starts.len() > MOST_LINES + 2 {
-        return hunk(front, front + base_part.len(), target_part, out);
+
+    /// Time that the search may take: the square of all lines.
+    fn cost(&self) -> usize {
+        (self.base_starts.len() + self.target_starts.len() - 2).pow(2)
     }
-    let input = numbered(lines(base_part, &base_starts), lines(target_part, &target_starts));
-    let diff = Diff::compute(Algorithm::Histogram, &input);
-    for found in diff.hunks() {
-        let [start, end] =
-            [found.before.start, found.before.end].map(|line| front + base_starts[line as usize]);
-        let [from, to] =
-            [found.after.start, found.after.end].map(|line| target_starts[line as usize]);
-        hunk(start, end, &target_part[from..to], out);
+
+    /// Appends the hunks before the last place where many lines are equal, or all if the window is
+    /// whole. `at` is its start in the base. Returns the bytes of both texts that are done;
+    /// `None` if there is no such place.
+    fn push_hunks(&self, at: usize, out: &mut Vec<u8>) -> Option<[usize; 2]> {
+        let Self { base, target, base_starts, target_starts, .. } = self;
+        let input = numbered(lines(base, base_starts), lines(target, target_starts));
+        let diff = Diff::compute(Algorithm::Histogram, &input);
+        let hunks: Vec<_> = diff.hunks().collect();
+        let done = if self.is_whole {
+            hunks.len()
+        } else {
+            let end = u32::try_from(input.before.len()).unwrap_or(u32::MAX);
+            let next = |number: usize| hunks.get(number).map_or(end, |next| next.before.start);
+            let is_anchor = |number: &usize| {
+                next(*number).saturating_sub(hunks[*number - 1].before.end) >= ANCHOR_LINES
+            };
+            (1..=hunks.len()).rev().find(is_anchor)?
+        };
+        for found in &hunks[..done] {
+            let [start, end] =
+                [found.before.start, found.before.end].map(|line| at + base_starts[line as usize]);
+            let [from, to] =
+                [found.after.start, found.after.end].map(|line| target_starts[line as usize]);
+            hunk(start, end, &target[from..to], out);
+        }
+        if self.is_whole {
+            return Some([base.len(), target.len()]);
+        }
+        let last = &hunks[done - 1];
+        Some([base_starts[last.before.end as usize], target_starts[last.after.end as usize]])
     }
 }
 
@@ -72,13 +146,12 @@ fn word(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("texts are shorter than 2 GiB").to_be_bytes()
 }
 
-/// Starts of all lines, and the end of the last one; of more than [`MOST_LINES`], the first ones.
-fn starts(text: &[u8]) -> Vec<usize> {
-    let newlines = memchr::memchr_iter(b'\n', text).take(MOST_LINES + 1);
-    let mut starts = Vec::with_capacity(2 + MOST_LINES.min(text.len() / LINE_BYTES));
+/// Starts of the first lines, and the end of the last one.
+fn starts(text: &[u8], most_lines: usize) -> Vec<usize> {
+    let mut starts = Vec::with_capacity(2 + most_lines.min(text.len() / LINE_BYTES));
     starts.push(0);
-    starts.extend(newlines.map(|at| at + 1));
-    if starts.last() != Some(&text.len()) {
+    starts.extend(memchr::memchr_iter(b'\n', text).take(most_lines).map(|at| at + 1));
+    if starts.len() <= most_lines && starts.last() != Some(&text.len()) {
         starts.push(text.len());
     }
     starts
@@ -155,6 +228,8 @@ fn whole_lines(a: &[u8], b: &[u8], len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use parallel::Buffer;
     use proptest::prelude::*;
     use revlog::Delta;
@@ -205,6 +280,23 @@ mod tests {
     }
 
     #[test]
+    fn few_changes_of_a_text_with_many_lines_are_few_hunks() {
+        let lines = |range: Range<usize>| range.map(|number| format!("{number}\n").into_bytes());
+        let base: Vec<_> = lines(0..3 * MOST_LINES).collect();
+        let mut target = base.clone();
+        for at in [5, 20_000, 20_010, 41_000] {
+            target[at] = b"another\n".to_vec();
+        }
+        target.splice(50_000..50_200, []);
+        target.splice(30_000..30_000, lines(100_000..105_000));
+        let (base, target) = (base.concat(), target.concat());
+        let found = delta(&base, &target);
+        assert_eq!(Delta::parse(&found, base.len()).expect("is a delta").hunks().count(), 6);
+        let inserted = 4 * "another\n".len() + 5000 * "100000\n".len();
+        assert_eq!(found.len(), 6 * 12 + inserted);
+    }
+
+    #[test]
     fn ranges_begin_and_end_with_lines() {
         let found = delta(b"one\ntwo\nthree\n", b"one\ntwenty\nthree\n");
         let hunks: Vec<_> = Delta::parse(&found, 14).expect("is a delta").hunks().collect();
@@ -220,6 +312,19 @@ mod tests {
             delta(base.as_bytes(), target.as_bytes());
             let [base, target] = [base, target].map(|text| format!("{tail}{text}{tail}"));
             delta(base.as_bytes(), target.as_bytes());
+        }
+
+        #[test]
+        fn any_changes_of_a_long_text_are_made(
+            base in "([abcd]{0,2}\n){0,900}",
+            changes in prop::collection::vec((0..1800_usize, 0..40_usize, "([ax]{0,2}\n){0,30}"), 0..8),
+        ) {
+            let mut target = base.clone().into_bytes();
+            for (at, len, new) in changes {
+                let at = at.min(target.len());
+                target.splice(at..(at + len).min(target.len()), new.into_bytes());
+            }
+            delta(base.as_bytes(), &target);
         }
 
         #[test]
