@@ -24,6 +24,8 @@ const LARGEST_PART: usize = 8;
 const REVISION_BYTES: usize = 360;
 /// Deltas after which a whole text is sent, if they are not longer than the text before.
 const LONGEST_CHAIN: u32 = 1000;
+/// Bytes of a chunk that are read with its head.
+const FIRST_BYTES: u32 = 64 << 10;
 
 /// All file revisions.
 #[derive(Debug)]
@@ -281,20 +283,18 @@ impl FileRevisions {
         self.chunks.sort_by(|one, two| {
             names[one.path as usize].cmp(&names[two.path as usize]).then(one.at.cmp(&two.at))
         });
-        let mut head = Vec::new();
+        let mut bytes = Vec::new();
         for group in self.chunks.chunk_by(|one, two| one.path == two.path) {
-            let mut bytes = Vec::new();
+            bytes.clear();
             file_header(&names[group[0].path as usize], &mut bytes);
             out.write_all(&bytes).map_err(Error::Output)?;
             for SpooledChunk { link, at, len, .. } in group {
-                self.spool.read(*at, RevisionChunk::head_len(self.version), &mut head)?;
-                RevisionChunk::set_link(&mut head, link_node(*link));
-                out.write_all(&head).map_err(Error::Output)?;
-                self.spool.copy(
-                    *at + head.len() as u64,
-                    u64::from(*len) - head.len() as u64,
-                    out,
-                )?;
+                let first_len = (*len).min(FIRST_BYTES);
+                self.spool.read(*at, first_len as usize, &mut bytes)?;
+                RevisionChunk::set_link(&mut bytes, link_node(*link));
+                out.write_all(&bytes).map_err(Error::Output)?;
+                let rest_at = *at + u64::from(first_len);
+                self.spool.copy(rest_at, u64::from(len - first_len), out)?;
             }
             out.write_all(&changegroup::END).map_err(Error::Output)?;
         }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -20,6 +21,9 @@ use crate::verify::hashes::UnverifiedText;
 
 /// Length of the length field of a chunk.
 const LEN_BYTES: usize = 4;
+/// Bytes that are read at once: most chunks are much shorter.
+const WINDOW_BYTES: usize = 32 << 10;
+
 /// Changegroup file with a read position.
 #[derive(Debug)]
 pub(crate) struct GroupFile<'a> {
@@ -28,28 +32,59 @@ pub(crate) struct GroupFile<'a> {
     version: GroupVersion,
     /// Whether the last file was read.
     is_over: bool,
+    /// Bytes of the file from `window_at` on.
+    window: Vec<u8>,
+    window_at: u64,
 }
 
 impl<'a> GroupFile<'a> {
     /// Reads from `at` on.
     pub const fn new(file: &'a File, at: u64, version: GroupVersion) -> Self {
-        Self { file, at, version, is_over: false }
+        Self { file, at, version, is_over: false, window: Vec::new(), window_at: 0 }
     }
 
-    fn bytes<const LEN: usize>(&mut self) -> VerifyResult<[u8; LEN]> {
-        let mut bytes = [0; LEN];
-        read(self.file, self.at, &mut bytes)?;
-        self.at += LEN as u64;
-        Ok(bytes)
+    /// Fills `out` with the bytes at the read position, which stays.
+    fn peek(&mut self, out: &mut [u8]) -> VerifyResult<()> {
+        if out.len() > WINDOW_BYTES {
+            return read(self.file, self.at, out);
+        }
+        let start = self.at.checked_sub(self.window_at).and_then(|at| usize::try_from(at).ok());
+        if let Some(there) = start.and_then(|start| self.window.get(start..)?.get(..out.len())) {
+            out.copy_from_slice(there);
+            return Ok(());
+        }
+        let mut window = mem::take(&mut self.window);
+        window.resize(WINDOW_BYTES, 0);
+        let mut len = 0;
+        while len < out.len() {
+            match self.file.read_at(&mut window[len..], self.at + len as u64) {
+                Ok(0) => return Err(cut()),
+                Ok(more) => len += more,
+                Err(problem) if problem.kind() == io::ErrorKind::Interrupted => {}
+                Err(problem) => return Err(Error::Output(problem).into()),
+            }
+        }
+        out.copy_from_slice(&window[..out.len()]);
+        window.truncate(len);
+        (self.window, self.window_at) = (window, self.at);
+        Ok(())
+    }
+
+    /// Fills `out` with the next bytes.
+    fn take(&mut self, out: &mut [u8]) -> VerifyResult<()> {
+        self.peek(out)?;
+        self.at += out.len() as u64;
+        Ok(())
     }
 
     /// Length of the next chunk's data; `None` at the end of a group.
     fn chunk(&mut self) -> VerifyResult<Option<usize>> {
-        let len = u32::from_be_bytes(self.bytes::<LEN_BYTES>()?) as usize;
-        match len {
+        let mut bytes = [0; LEN_BYTES];
+        self.take(&mut bytes)?;
+        match u32::from_be_bytes(bytes) as usize {
             0 => Ok(None),
-            _ if len > LEN_BYTES && i32::try_from(len).is_ok() => Ok(Some(len - LEN_BYTES)),
-            _ => Err(fault(format!("a chunk of {len} bytes"))),
+            len if len > LEN_BYTES && i32::try_from(len).is_ok() => Ok(Some(len - LEN_BYTES)),
+            len => Err(fault(format!("a chunk of {len} bytes"))),
         }
     }
 
@@ -66,8 +101,7 @@ impl<'a> GroupFile<'a> {
             return Err(fault("a file with a long name"));
         }
         let mut name = vec![0; len];
-        read(self.file, self.at, &mut name)?;
-        self.at += len as u64;
+        self.take(&mut name)?;
         Ok(Some(name))
     }
 
@@ -76,8 +110,7 @@ impl<'a> GroupFile<'a> {
         let Some(len) = self.chunk()? else { return Ok(None) };
         let head_len = RevisionChunk::head_len(self.version) - LEN_BYTES;
         delta.resize(len, 0);
-        read(self.file, self.at, delta)?;
-        self.at += len as u64;
+        self.take(delta)?;
         let parsed = RevisionChunk::parse(self.version, delta).map(|(chunk, _)| chunk);
         let chunk = parsed.ok_or_else(|| fault("a chunk is too short"))?;
         delta.drain(..head_len);
@@ -104,9 +137,13 @@ impl<'a> GroupFile<'a> {
 
 fn read(file: &File, at: u64, out: &mut [u8]) -> VerifyResult<()> {
     file.read_exact_at(out, at).map_err(|problem| match problem.kind() {
-        io::ErrorKind::UnexpectedEof => fault("it is cut"),
+        io::ErrorKind::UnexpectedEof => cut(),
         _ => Problem::Error(Error::Output(problem)),
     })
+}
+
+fn cut() -> Problem {
+    fault("it is cut")
 }
 
 /// Revision of a group.
@@ -139,7 +176,7 @@ impl<'a> ChunkTexts<'a> {
         while let Some(len) = group.chunk()? {
             let mut head = [0; 128];
             let head = &mut head[..head_len.min(len)];
-            read(group.file, group.at, head)?;
+            group.peek(head)?;
             let parsed = RevisionChunk::parse(group.version, head);
             let (chunk, _) = parsed.ok_or_else(|| fault("a chunk is too short"))?;
             if chunk.flags != 0 || numbers.insert(chunk.node, revisions.len()).is_some() {
