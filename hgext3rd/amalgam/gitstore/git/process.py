@@ -173,7 +173,7 @@ _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
 
 
 #: How much of its packs git maps at once; else all of them count as its memory.
-SMALL_WINDOWS = {"core.packedGitLimit": "64m", "core.packedGitWindowSize": "1m"}
+SMALL_WINDOWS = {"core.packedGitLimit": "32m", "core.packedGitWindowSize": "1m"}
 
 
 class Access(Record):
