@@ -96,7 +96,32 @@ More commits than the limit are refused as a whole, and hg says which item to se
   [10]
   $ hg -R most pull -q many.git --config amalgam.git.max-pull-commits=2
 
-Nor is a commit that changes more files than the memory allows:
+Commits that change more files than the memory allows are imported some at a time (3):
+
+  $ cat > broad.py << EOF
+  > for commit in range(300):
+  >     print(f"commit refs/heads/main\\ncommitter a <a@example.org> {commit} +0000\\ndata 0")
+  >     for number in range(40):
+  >         print(f"M 100644 inline {number}\\ndata <<.\\n{commit}\\n.")
+  > EOF
+  $ git init -q --bare broad.git && "$PYTHON" broad.py | git -C broad.git fast-import --quiet
+  $ hg clone -q -U broad.git broad
+  $ cat > begun.py << EOF
+  > from hgext3rd.amalgam.receive import importing
+  > def begin(orig, repo, git, oids, *args):
+  >     count = orig(repo, git, oids, *args)
+  >     repo.ui.write(b"%d commits\n" % count)
+  >     return count
+  > from mercurial import extensions
+  > def extsetup(ui):
+  >     extensions.wrapfunction(importing, "_import", begin)
+  > EOF
+  $ hg clone -U broad.git halves --config amalgam.git.memory=1MB --config extensions.begun=begun.py | grep -c commits
+  2
+  $ hg -R broad log -T '{node}\n' > nodes && hg -R halves log -T '{node}\n' | diff nodes -
+  $ hg -R halves verify -q
+
+One commit that does is refused:
 
   $ cat > wide.py << EOF
   > print("commit refs/heads/main\\ncommitter a <a@example.org> 1 +0000\\ndata 0")

@@ -276,6 +276,7 @@ class _Settings(Record):
     packs: Directory | None
     verifies: bool
     renames: dict[str, int] | None
+    may_be_part: bool
 
 
 class Refusal(Record):
@@ -293,7 +294,8 @@ class Conversion(Record):
     """Result of a conversion."""
 
     changesets: tuple[tuple[bytes, bytes], ...]
-    """New commits and their nodes, in hex, parents first. Empty if any is refused."""
+    """New commits and their nodes, in hex, parents first: all, or the first ones.
+    Empty if any is refused."""
     refused: tuple[Refusal, ...]
     """Commits that are refused, parents first: then nothing is written."""
     version: bytes
@@ -320,6 +322,7 @@ def convert(
     is_exact: bool = False,
     packs: Directory | None = None,
     verifies: bool = False,
+    may_be_part: bool = False,
 ) -> Conversion:
     """Convert new commits ``oids`` to a changegroup, in that order, parents first.
 
@@ -331,7 +334,8 @@ def convert(
     from their changesets are refused. ``is_exact``: extras of the changesets keep the
     parts that these cannot express otherwise (docs/formats/exact.rst).
     ``packs``: a directory with packs that have most of the objects. ``verifies``:
-    nobody has verified these yet.
+    nobody has verified these yet. ``may_be_part``: the first commits are enough if all
+    need too much memory.
 
     ``ConversionUnsupported`` if the repository is of a kind that cannot be pushed to.
     """
@@ -346,7 +350,7 @@ def convert(
         with scratch(repo) as path, GitProcesses(git) as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
-                *(is_exact, packs, verifies, renames),
+                *(is_exact, packs, verifies, renames, may_be_part),
             )
             run = _Run(ui, repo, processes, path)
             conversion = run.convert(oids, base, out, settings)
@@ -467,6 +471,7 @@ class _Run:
                 "round_trip": settings.round_trip,
                 "is_exact": settings.is_exact,
                 "verifies": settings.verifies,
+                "may_be_part": settings.may_be_part,
             }
             try:
                 operation = Operation(self._ui, _PHASES, self._git.kill)

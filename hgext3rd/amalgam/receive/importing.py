@@ -24,7 +24,14 @@ from ..terminal import one_line, printable
 from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
 
 _BATCH = 10_000
 """Commits of one transaction."""
-_FIRST_BATCH = 100_000
+_FIRST_BATCH = 500_000
 """The same of an empty repository, if the core writes the store."""
 _INDEX_BYTES = 280_000
 """Of a commit: to make tables of longer indexes takes longer than ``git cat-file``."""
@@ -121,21 +128,17 @@ def import_commits(
         parents = {it for oid in batch for it in new.parents[oid]} - {*batch}
         base = {oid: node for oid, node in new.nodes.items() if oid in parents}
         base |= known(parents - base.keys())
-        heads = public.intersection(batch)
-        heads -= {it for oid in heads for it in new.parents[oid]}
         later = settings.told_later if end >= len(oids) else None
-        chosen = settings._replace(public=heads, told_later=later)
+        chosen = settings._replace(public=public, told_later=later)
         if at:
             chosen = chosen._replace(verify=None)  # the first batch has verified all
         try:
-            _import(repo, git, batch, base, record, chosen)
+            at += _import(repo, git, batch, base, new.parents, record, chosen)
         except error.InputError:
             if not is_first or len(batch) <= settings.batch:
                 raise
-            # too large, or a commit cannot be imported: those before it can
+            # a commit cannot be imported: those before it can
             first_batch = max(len(batch) // 2, settings.batch)
-            continue
-        at = end
     return len(oids)
 
 
@@ -185,9 +188,11 @@ def _import(
     git: Git,
     oids: Sequence[bytes],
     base: dict[bytes, bytes],
+    parents: Mapping[bytes, Sequence[bytes]],
     record: Recorder,
     settings: ImportSettings,
-) -> None:
+) -> int:
+    """Import the first of ``oids``, as many as memory allows; return how many."""
     with tempfile.TemporaryFile() as out:
         made = convert.convert(
             *(repo.ui, repo.unfiltered(), git, oids, base, out),
@@ -198,6 +203,7 @@ def _import(
             most_file_bytes=settings.most_file_bytes,
             packs=_packs(git, len(oids), settings),
             verifies=settings.verify is not None,
+            may_be_part=True,
         )
         for refusal in made.refused:
             raise refused(refusal)
@@ -218,9 +224,9 @@ def _import(
                 # the lines that the transaction adds to the file
                 fncache = repo.unfiltered().store.fncache
                 fncache.addls = _Sorted(fncache.addls)
-            nodes = [
-                bin_node(it) for oid, it in made.changesets if oid in settings.public
-            ]
+            public = {oid for oid, _node in made.changesets if oid in settings.public}
+            public -= {it for oid in public for it in parents[oid]}
+            nodes = [bin_node(it) for oid, it in made.changesets if oid in public]
             if nodes:
                 phases.advanceboundary(repo, transaction, phases.public, nodes)
             if settings.dialect == HGGIT_DIALECT and not repo.ui.verbose:
@@ -231,6 +237,7 @@ def _import(
             if settings.added is not None:
                 with _aloud(repo.ui, settings.told_later):
                     settings.added(made.changesets)
+    return len(made.changesets)
 
 
 def _packs(git: Git, commits: int, settings: ImportSettings) -> Directory | None:

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use changegroup::{END, GroupVersion, RevisionChunk};
 use dialect::ImportSettings;
-use git2hg::ConversionRequest;
 use git2hg::fuzzing::round_trip;
+use git2hg::{AtLimit, ConversionRequest};
 use parallel::Buffer;
 use revlog::{Delta, Encoding, Node, Store, node};
 
@@ -43,6 +43,7 @@ fn problem_of(input: &[u8]) -> Option<String> {
         round_trip: true,
         import: ImportSettings::default(),
         is_exact: false,
+        at_limit: AtLimit::Fail,
     };
     round_trip(&request, &planted.open(), &nodes)
 }

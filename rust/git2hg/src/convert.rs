@@ -3,7 +3,8 @@
 //! Commits come parents first, in windows. While a window is converted, the trees of the next one
 //! are compared and its blobs are read (`prefetch`). New revisions wait in temporary files; at the
 //! end they are written in the order of a changegroup, and verified by a round trip. From the first
-//! refused commit on, commits are only judged, and nothing is written.
+//! refused commit on, commits are only judged, and nothing is written. If all commits need too much
+//! memory, the first ones may be enough.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -11,6 +12,7 @@ pub(crate) mod tests;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dialect::{Dialect, JudgedCommit, Reason};
 use gitpack::Oid;
@@ -28,7 +30,7 @@ use crate::read::blobs::{GitBlobs, most_bytes};
 use crate::read::packed::{PackedObjects, Proofs};
 use crate::read::prefetch::{Prefetch, PrefetchedWindow, limit_bytes};
 use crate::read::trees::GitTrees;
-use crate::request::{Conversion, ConversionPipes, ConversionRequest, Refusal};
+use crate::request::{AtLimit, Conversion, ConversionPipes, ConversionRequest, Refusal};
 use crate::rules::CommitRules;
 use crate::verify::{Fault, verify};
 
@@ -73,10 +75,19 @@ pub fn convert<D: Dialect, W: Write + Send, R: Read + Send>(
     let roots = parents.iter().map(|parent| (parent.oid, parent.tree)).collect();
     let memory = (request.memory_bytes, &progress);
     let mut prefetch = Prefetch::new(rules, pipes.commits, &trees, blobs, roots, memory);
-    let windows = std::iter::from_fn(|| prefetch.next().transpose());
+    let is_full = AtomicBool::new(false);
+    let windows = std::iter::from_fn(|| {
+        if is_full.load(Ordering::Relaxed) { None } else { prefetch.next().transpose() }
+    });
     let limit_bytes = limit_bytes(request.memory_bytes);
-    let mut converter =
-        Converter { builder, judge: None, refused: None, limit_bytes, progress: &progress };
+    let mut converter = Converter {
+        builder,
+        judge: None,
+        refused: None,
+        limit_bytes,
+        is_full: (request.at_limit == AtLimit::Stop).then_some(&is_full),
+        progress: &progress,
+    };
     ordered::run(
         // most windows take half of the memory at most, as they are counted
         Width { threads: 1, window_bytes: request.memory_bytes as u64 },
@@ -141,13 +152,16 @@ struct Converter<'a, W, R> {
     refused: Option<Refusal>,
     /// Memory limit of all file revisions.
     limit_bytes: usize,
+    /// Set at that limit, if the commits before it are enough.
+    is_full: Option<&'a AtomicBool>,
     progress: &'a ConversionProgress<'a>,
 }
 
 impl<W: Write, R: Read> Converter<'_, W, R> {
     /// Converts the commits of a window, or keeps them for the judge.
     fn convert(&mut self, window: PrefetchedWindow) -> Result<()> {
-        if self.refused.is_some() {
+        let is_full = self.is_full.is_some_and(|is_full| is_full.load(Ordering::Relaxed));
+        if is_full || self.refused.is_some() {
             return Ok(());
         }
         let PrefetchedWindow { commits, changes, .. } = window;
@@ -162,8 +176,14 @@ impl<W: Write, R: Read> Converter<'_, W, R> {
                     self.judge(commit.oid, &JudgedCommit { refused, ..JudgedCommit::default() })?;
                     break;
                 }
-                if self.builder.file_bytes() > self.limit_bytes {
-                    return Err(Error::TooManyRevisions(commit.oid));
+                let is_long = self.builder.file_bytes() > self.limit_bytes;
+                match self.is_full {
+                    None if is_long => return Err(Error::TooManyRevisions(commit.oid)),
+                    Some(is_full) if is_long => {
+                        is_full.store(true, Ordering::Relaxed);
+                        return Ok(());
+                    }
+                    _ => {}
                 }
                 self.progress.advance();
                 self.progress.tick()?;

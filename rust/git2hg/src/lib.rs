@@ -32,6 +32,8 @@ pub use error::{Error, Result};
 pub use progress::{ConversionStage, ConversionWatch};
 pub use read::answers::{Answer, Answers};
 pub use read::decoder::PipedDecoder;
-pub use request::{Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal};
+pub use request::{
+    AtLimit, Conversion, ConversionPipes, ConversionRequest, KnownChangeset, Refusal,
+};
 pub use stream::{StreamSettings, Streamed, stream};
 pub use survey::{Finding, Survey, SurveyProgress, SurveyStage, survey};

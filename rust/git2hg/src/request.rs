@@ -29,6 +29,15 @@ pub struct KnownChangeset<'a> {
     pub text: &'a [u8],
 }
 
+/// End of a conversion whose file revisions need too much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtLimit {
+    /// An error.
+    Fail,
+    /// The first commits are converted.
+    Stop,
+}
+
 /// Request for a conversion.
 #[derive(Debug)]
 pub struct ConversionRequest<'a> {
@@ -58,6 +67,8 @@ pub struct ConversionRequest<'a> {
     pub import: ImportSettings<'a>,
     /// Whether extras keep the parts that changesets cannot express (`dialect::exact`).
     pub is_exact: bool,
+    /// End of the conversion if all commits need too much memory.
+    pub at_limit: AtLimit,
 }
 
 /// Refused commit.
@@ -75,7 +86,8 @@ pub struct Refusal {
 /// Result of a conversion.
 #[derive(Debug, Default)]
 pub struct Conversion {
-    /// Commits and their changesets, parents first. Empty if any commit is refused.
+    /// Commits and their changesets, parents first: the first ones of the request. Empty if any
+    /// commit is refused.
     pub changesets: Vec<(Oid, Node)>,
     /// Commits that do not come back from their changesets.
     pub foreign: Vec<Oid>,

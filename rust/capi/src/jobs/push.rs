@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dialect::{Dialect, ImportSettings, RenameSettings};
 use git2hg::{
-    ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset,
+    AtLimit, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, KnownChangeset,
     PipedDecoder, Refusal, StreamSettings, SurveyProgress,
 };
 use gitpack::Oid;
@@ -24,6 +24,7 @@ use crate::message::Fields;
 /// [`PipedDecoder`], for dialects that need one. `user` is the user of commits without an author, and `renames` says how renames are found, if they are.
 /// If `packs` is a directory, objects in its packs are read from there. With `verifies`, they are
 /// verified, and `is_verified` answers whether all are.
+/// With `may_be_part`, the first commits are enough if all need too much memory.
 /// The changegroup is written to `out` at its position. Phases: 0 commits converted, 1 writing the changegroup, 2 changesets
 /// converted back.
 pub(super) fn convert(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8>, Failure> {
@@ -65,6 +66,7 @@ fn convert_by<D: Dialect>(mut message: Fields<'_>, call: &Call) -> Result<Vec<u8
         round_trip: message.take("round_trip")?,
         import,
         is_exact: message.take("is_exact")?,
+        at_limit: if message.take("may_be_part")? { AtLimit::Stop } else { AtLimit::Fail },
     };
     for read in [message, trees, blobs] {
         read.end()?;

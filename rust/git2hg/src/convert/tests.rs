@@ -14,8 +14,8 @@ use revlog::manifest::MAX_DEPTH;
 use crate::fakegit::Git;
 use crate::judge::tree::LONGEST_PATH;
 use crate::{
-    Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding, Result,
-    convert, survey,
+    AtLimit, Conversion, ConversionPipes, ConversionRequest, ConversionStage, Error, Finding,
+    Result, convert, survey,
 };
 
 const AUTHOR: &str = "A <a@x> 5 +0100";
@@ -43,6 +43,7 @@ pub(crate) fn with_request<T>(
         round_trip: true,
         import: ImportSettings::default(),
         is_exact: false,
+        at_limit: AtLimit::Fail,
     })
 }
 
@@ -148,6 +149,16 @@ fn more_revisions_than_there_is_memory_for_are_refused() {
         converted(&git, &commits, |request| ConversionRequest { memory_bytes: 0, ..request });
     let is_one = |oid| commits.iter().position(|commit| *commit == oid) == Some(11);
     assert!(matches!(made, Err(Error::TooManyRevisions(oid)) if is_one(oid)), "{made:?}");
+
+    // unless the commits before them are enough
+    let (made, _) = converted(&git, &commits, |request| ConversionRequest {
+        memory_bytes: 0,
+        at_limit: AtLimit::Stop,
+        ..request
+    });
+    let made = made.expect("is converted");
+    let made: Vec<_> = made.changesets.iter().map(|(oid, _)| *oid).collect();
+    assert_eq!(made, commits[..12]);
 }
 
 /// Windows that exceed the memory are split.
