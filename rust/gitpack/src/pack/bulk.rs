@@ -30,6 +30,8 @@ const ID_LEN: u64 = 20;
 const ENTRY_LEN: u64 = 28;
 /// Length of an offset in memory.
 const OFFSET_LEN: u64 = 4;
+/// Length of a large offset in an index.
+const LARGE_LEN: u64 = 8;
 /// Ids of an index that are read at once.
 const BLOCK: usize = 256;
 /// Length of the checksum after the last entry of a pack.
@@ -76,7 +78,7 @@ enum Found {
 }
 
 impl PackTables {
-    /// Opens the packs in `directory`. Left out are packs of 2 GiB or more, those that are damaged,
+    /// Opens the packs in `directory`. Left out are packs of 4 GiB or more, those that are damaged,
     /// and all whose tables would need more memory than `most_bytes`.
     #[must_use]
     pub fn open(directory: &Directory, most_bytes: u64) -> Self {
@@ -178,7 +180,7 @@ impl Pack {
         let offsets = offsets(&idx, count)?;
         let file = directory.read(format!("{name}.pack"))?;
         let end = u32::try_from(file.metadata()?.len().saturating_sub(TRAILER_LEN));
-        let end = end.ok().filter(|end| *end < LARGE).ok_or_else(|| damaged("a long pack"))?;
+        let end = end.map_err(|_| damaged("a long pack"))?;
         let (ids, mut ends) = if ENTRY_LEN * len > most_bytes {
             (Ids::InFile(idx), offsets)
         } else {
@@ -234,7 +236,15 @@ impl Pack {
                 let mut offset = [0; 4];
                 let (at, len) = (OFFSET_LEN * number as u64, self.len() as u64);
                 idx.read_exact_at(&mut offset, IDS_AT + 24 * len + at)?;
-                Ok(u32::from_be_bytes(offset))
+                match u32::from_be_bytes(offset) {
+                    small if small < LARGE => Ok(small),
+                    word => {
+                        let mut large = [0; 8];
+                        let at = LARGE_LEN * u64::from(word - LARGE);
+                        idx.read_exact_at(&mut large, IDS_AT + ENTRY_LEN * len + at)?;
+                        short(large)
+                    }
+                }
             }
         }
     }
@@ -262,7 +272,20 @@ impl Pack {
 fn offsets(idx: &File, count: u32) -> io::Result<Vec<u32>> {
     let mut offsets = vec![[0; 4]; count as usize];
     idx.read_exact_at(offsets.as_flattened_mut(), IDS_AT + 24 * u64::from(count))?;
-    Ok(offsets.into_iter().map(u32::from_be_bytes).collect())
+    let mut offsets: Vec<u32> = offsets.into_iter().map(u32::from_be_bytes).collect();
+    // large ones are in a table of their own, at most one for each object
+    let mut large = vec![[0; 8]; offsets.iter().filter(|word| **word >= LARGE).count()];
+    idx.read_exact_at(large.as_flattened_mut(), IDS_AT + ENTRY_LEN * u64::from(count))?;
+    for word in offsets.iter_mut().filter(|word| **word >= LARGE) {
+        let offset = large.get((*word - LARGE) as usize);
+        *word = short(*offset.ok_or_else(|| damaged("an index without a large offset"))?)?;
+    }
+    Ok(offsets)
+}
+
+/// Large offset in a pack of less than 4 GiB.
+fn short(offset: [u8; 8]) -> io::Result<u32> {
+    u32::try_from(u64::from_be_bytes(offset)).map_err(|_| damaged("an offset past the end"))
 }
 
 fn absent(number: usize) -> io::Error {

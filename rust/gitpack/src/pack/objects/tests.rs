@@ -141,6 +141,58 @@ fn places_are_the_same_whether_ids_are_in_memory_or_not() {
     }
 }
 
+/// Half of the objects are moved by 3 GiB, as in a long pack.
+#[test]
+fn objects_beyond_2_gib_are_read() {
+    const MOVED: u32 = 3 << 30;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let directory = open(dir.path());
+    let count = 1000;
+    let ids = write_blobs(&directory, count);
+    let path = |end: &str| {
+        let mut names = directory.names().expect("is readable").into_iter();
+        let name = names.find(|it| it.to_string_lossy().ends_with(end));
+        dir.path().join(name.expect("is there"))
+    };
+    let mut idx = std::fs::read(path(".idx")).expect("is readable");
+    let len = ids.len();
+    let table = idx.get_mut(1032 + 24 * len..1032 + 28 * len).expect("is there");
+    let (words, _) = table.as_chunks_mut::<4>();
+    let mut offsets: Vec<u32> = words.iter().map(|word| u32::from_be_bytes(*word)).collect();
+    offsets.sort_unstable();
+    let (middle, at) = (len / 2, offsets[len / 2]);
+    let mut large: Vec<u8> = Vec::new();
+    for word in words {
+        let offset = u32::from_be_bytes(*word);
+        if offset >= at {
+            let number = u32::try_from(large.len() / 8).expect("is small");
+            *word = (LARGE | number).to_be_bytes();
+            large.extend(u64::from(offset + MOVED).to_be_bytes());
+        }
+    }
+    idx.splice(1032 + 28 * len..1032 + 28 * len, large);
+    // files of packs cannot be written to
+    std::fs::remove_file(path(".idx")).expect("is writable");
+    std::fs::write(path(".pack").with_extension("idx"), &idx).expect("is writable");
+    let bytes = std::fs::read(path(".pack")).expect("is readable");
+    let (front, back) = bytes.split_at(at as usize);
+    let pack = path(".pack");
+    std::fs::remove_file(&pack).expect("is writable");
+    std::fs::write(&pack, front).expect("is writable");
+    let file = std::fs::File::options().write(true).open(&pack).expect("is writable");
+    file.write_all_at(back, u64::from(at + MOVED)).expect("is writable");
+    for most_bytes in [1 << 20, 4 * u64::from(count)] {
+        let tables = Arc::new(PackTables::open(&directory, most_bytes));
+        assert!(tables.is_whole());
+        let mut reader = PackReader::new(tables, MOST, true);
+        let is_read = |id| reader.read(ObjectKind::Blob, id).is_some();
+        let read: Vec<bool> = ids.iter().map(is_read).collect();
+        // the one before the hole seems to be long
+        assert_eq!(read.iter().position(|is_read| !is_read), Some(middle - 1));
+        assert_eq!(read.iter().filter(|is_read| **is_read).count(), ids.len() - 1);
+    }
+}
+
 #[test]
 fn hostile_indexes_give_contents_or_are_left_to_git() {
     type Forge = fn(&mut [u8], usize);
@@ -154,7 +206,7 @@ fn hostile_indexes_give_contents_or_are_left_to_git() {
     let whole = std::fs::read(&path).expect("is readable");
     std::fs::remove_file(&path).expect("is writable");
     // each with the answer whether the pack is read at all
-    let forgeries: [(Forge, bool); 7] = [
+    let forgeries: [(Forge, bool); 9] = [
         (|idx, count| idx[1032..1032 + 20 * count].reverse(), true), // ids descend
         (|idx, count| idx[1032..1032 + 20 * count].fill(0x80), true), // one id
         (|idx, _| idx[8..8 + 128 * 4].fill(0), true),                // fan-out: ids are missing
@@ -162,6 +214,8 @@ fn hostile_indexes_give_contents_or_are_left_to_git() {
         (|idx, _| idx[8..1032].fill(0xff), false),                   // more ids than the file has
         (|idx, count| idx[1032 + 24 * count..][..8].fill(0), false), // two ids for an offset
         (|idx, count| idx[1032 + 24 * count..][..4].fill(0x7f), false), // offset past the end
+        (|idx, count| idx[1032 + 24 * count..][..4].fill(0xff), false), // no such large offset
+        (|idx, count| idx[1032 + 24 * count] |= 0x80, false), // a large offset in the checksum
     ];
     for (forge, is_read) in forgeries {
         let mut idx = whole.clone();
