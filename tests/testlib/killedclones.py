@@ -163,7 +163,7 @@ class KilledClones:
         shown, refs, odd = self._state()
         *lines, others = self._expected[name]
         differ = {*f"{shown}{refs}".splitlines()} ^ {*"".join(lines).splitlines()}
-        assert (differ, odd) == (set(), others), self.done
+        assert (differ, odd) == (set(), others), (self.done, differ, odd)
 
 
 def main(seed: str, count: str) -> None:

@@ -90,6 +90,7 @@ def push(
 ) -> Any:
     """Replace ``exchange.push``."""
     if isinstance(remote, peers.GitPeer):
+        sweep_left(repo)  # as in a pull
         hggitfiles.make_again(repo)
         return pushing.push(repo, remote, *args, **kwargs)
     return orig(repo, remote, *args, **kwargs)
