@@ -131,11 +131,11 @@ One commit that does is refused:
   $ git init -q --bare wide.git && "$PYTHON" wide.py | git -C wide.git fast-import --quiet
   $ hg clone -q -U wide.git wide --config amalgam.git.memory=1MB
   abort: commit * changes more files than amalgam.git.memory allows (glob)
-  (take fewer commits at once, or raise amalgam.git.memory where hg runs)
+  (raise amalgam.git.memory where hg runs)
   [10]
   $ hg init wide
   $ hg -R wide incoming -q wide.git --config amalgam.git.memory=1MB
   abort: commit * changes more files than amalgam.git.memory allows (glob)
-  (take fewer commits at once, or raise amalgam.git.memory where hg runs)
+  (raise amalgam.git.memory where hg runs)
   [10]
   $ hg -R wide pull -q wide.git

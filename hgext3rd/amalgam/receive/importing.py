@@ -24,14 +24,7 @@ from ..terminal import one_line, printable
 from . import apply, convert, graph, native
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from mercurial.interfaces.types import RepoT, UiT
 
@@ -133,7 +126,7 @@ def import_commits(
         if at:
             chosen = chosen._replace(verify=None)  # the first batch has verified all
         try:
-            at += _import(repo, git, batch, base, new.parents, record, chosen)
+            at += _import(repo, git, batch, base, new, record, chosen)
         except error.InputError:
             if not is_first or len(batch) <= settings.batch:
                 raise
@@ -188,11 +181,14 @@ def _import(
     git: Git,
     oids: Sequence[bytes],
     base: dict[bytes, bytes],
-    parents: Mapping[bytes, Sequence[bytes]],
+    new: graph.PushGraph,
     record: Recorder,
     settings: ImportSettings,
 ) -> int:
-    """Import the first of ``oids``, as many as memory allows; return how many."""
+    """Import the first of ``oids``, as many as memory allows; return how many.
+
+    They are ``new``. ``base`` has the changesets of their other parents.
+    """
     with tempfile.TemporaryFile() as out:
         made = convert.convert(
             *(repo.ui, repo.unfiltered(), git, oids, base, out),
@@ -225,7 +221,7 @@ def _import(
                 fncache = repo.unfiltered().store.fncache
                 fncache.addls = _Sorted(fncache.addls)
             public = {oid for oid, _node in made.changesets if oid in settings.public}
-            public -= {it for oid in public for it in parents[oid]}
+            public -= {it for oid in public for it in new.parents[oid]}
             nodes = [bin_node(it) for oid, it in made.changesets if oid in public]
             if nodes:
                 phases.advanceboundary(repo, transaction, phases.public, nodes)

@@ -228,7 +228,10 @@ impl From<Error> for Failure {
                 "make a full clone; alternates are not followed: 'git repack -a -d' copies what \
                  they have",
             ),
-            Error::TooManyFiles(_) | Error::TooManyRevisions(_) => Self::input(message)
+            Error::TooManyFiles(_) => {
+                Self::input(message).hint("raise amalgam.git.memory where hg runs")
+            }
+            Error::TooManyRevisions(_) => Self::input(message)
                 .hint("take fewer commits at once, or raise amalgam.git.memory where hg runs"),
             Error::TooLarge { .. } | Error::TooMany => Self::unsupported(message),
             Error::Store(problem) => changegroup::Error::Store(problem).into(),
