@@ -87,6 +87,17 @@ def test_page_for_users_has_the_same_commands(name: bytes) -> None:
         assert f"$ {command}" in page
 
 
+def test_files_that_hg_git_leaves_out_are_named(repo: Exported) -> None:
+    for name in ("a/.git/x", "GITx~1", ".GIT/y"):
+        commit(repo, name)
+    said = repo.run("git::export", "--dialect", "hggit").err.decode()
+    assert "warning: left out as by hg-git: 2 files, because of the names: " in said
+    assert "commits with 1 file, because of the names: .GIT/y\n" in said
+    store = repo.root / ".hg/amalgam/git/hggit.git"
+    names = git(store, "ls-tree", "-r", "--name-only", "HEAD").decode().split()
+    assert names == [".GIT/y", "file"]
+
+
 def test_only_the_branch_of_a_clone_counts(repo: Exported) -> None:
     commit(repo, ".GIT/x")
     repo.hg("bookmark", "-i", "old")

@@ -58,6 +58,9 @@ _DIFFERENT = {
     warnings.DifferenceKind.REFUSED: _(
         b"git refuses to check out commits with %s, because of the names"
     ),
+    warnings.DifferenceKind.LEFT_OUT: _(
+        b"left out as by hg-git: %s, because of the names"
+    ),
     warnings.DifferenceKind.SUBREPOSITORIES: _(
         b"subrepositories are not exported, only %s naming them"
     ),
@@ -295,6 +298,9 @@ def _show_remarks(ui: UiT, fm: Any, found: warnings.ExportWarnings) -> None:
                 command = refusednames.clone_command(group.example, b"URL")
                 line = _(b"(rename them; until then, git users type: %s)")
                 ui.warn(one_line(line % command))
+            elif group.kind is warnings.DifferenceKind.LEFT_OUT:
+                line = _(b"(rename them; commits that were pulled from git have them)")
+                ui.warn(one_line(line))
 
 
 def _status(ui: UiT, fm: Any, text: bytes) -> None:

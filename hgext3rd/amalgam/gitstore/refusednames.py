@@ -1,7 +1,8 @@
 """Names of files that git refuses to check out, and how to clone in spite of them.
 
 git checks out all files of a commit or none, so one such name fails each clone. Owns
-the rules of git's read-cache.c. Exports leave names alone.
+the rules of git's read-cache.c. Exports leave names alone, but in hg-git's dialect they
+leave out files as hg-git does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from mercurial import error, util
+from mercurial import encoding, error, util
 
 if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT
@@ -24,6 +25,7 @@ _ON_NTFS = re.compile(rb"(?i)(?:^|[/\\])(?:\.git|git~1)[ .]*(?::[^/\\]*)?(?=[/\\
 """Refused unless ``core.protectNTFS`` is off; it is on everywhere."""
 # few names need a closer look
 _SUSPICIOUS = re.compile(rb"(?i)git|[\xe2\xef]|(?:^|/)\.?\.?(?:/|$)")
+_SHORT = re.compile(rb"(?i)git[^~]*~[0-9]+")
 _NOT_THESE = (":(exclude,icase,glob)**/.git", ":(exclude,icase,glob)**/.git/**")
 # manifest nodes and the name found; a page of hgweb asks each time
 _found: Any = util.lrucachedict(64)
@@ -33,6 +35,17 @@ def is_refused(path: bytes) -> bool:
     """Return whether git refuses to check out a file of this name, on some system."""
     path = _IGNORED.sub(b"", path)
     return bool(_ALWAYS.search(path) or _ON_NTFS.search(path))
+
+
+def is_left_out(path: bytes) -> bool:
+    """Return whether trees of hg-git's dialect have no file of this name.
+
+    ``rust/dialect/src/hggit/paths.rs`` has the same rule.
+    """
+    return any(
+        encoding.hfsignoreclean(part) == b".git" or _SHORT.fullmatch(part)
+        for part in path.split(b"/")
+    )
 
 
 def in_clone(repo: RepoT) -> bytes:

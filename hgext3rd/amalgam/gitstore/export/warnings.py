@@ -16,7 +16,7 @@ from mercurial import phases, repoview, revlog, store as storemod
 from ...records import Choice, Record
 from .. import selection
 from ..git.refs import METADATA
-from ..refusednames import is_refused
+from ..refusednames import is_left_out, is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -44,6 +44,8 @@ class DifferenceKind(Choice):
 
     REFUSED = "refused"
     """Git refuses to check the file out."""
+    LEFT_OUT = "left-out"
+    """Commits do not have it, by hg-git's rules."""
     SUBREPOSITORIES = "subrepositories"
     """It names subrepositories, which git does not know."""
     LARGEFILES = "largefiles"
@@ -61,13 +63,13 @@ class DifferentFile(Record):
 
 
 def different_files(
-    repo: RepoT, start: int, excluded: Iterable[int]
+    repo: RepoT, start: int, excluded: Iterable[int], *, is_hggit: bool = False
 ) -> list[DifferentFile]:
     """Return new files since revision ``start``, by kind.
 
-    ``excluded``: revisions that are not exported. Cost follows the number of new
-    changesets or, if these are many, that of all files, in nanoseconds each. Of LFS
-    only so many files are looked at that it is quick.
+    ``excluded``: revisions that are not exported. ``is_hggit``: the dialect. Cost
+    follows the number of new changesets or, if these are many, that of all files, in
+    nanoseconds each. Of LFS only so many files are looked at that it is quick.
     """
     repo = repo.unfiltered()
     skipped = frozenset(excluded)
@@ -81,7 +83,9 @@ def different_files(
     found: dict[DifferenceKind, list[bytes]] = {}
     opened = 0
     for path in sorted(paths):
-        kind = _difference_kind(path) or (DifferenceKind.LFS if has_lfs else None)
+        kind = _difference_kind(path, is_hggit=is_hggit)
+        if kind is None and has_lfs:
+            kind = DifferenceKind.LFS
         if kind is None or (kind is DifferenceKind.LFS and opened >= _MOST_OPENED):
             continue
         if kind is DifferenceKind.LFS or start or skipped:
@@ -98,7 +102,9 @@ def different_files(
     ]
 
 
-def _difference_kind(path: bytes) -> DifferenceKind | None:
+def _difference_kind(path: bytes, *, is_hggit: bool) -> DifferenceKind | None:
+    if is_hggit and is_left_out(path):
+        return DifferenceKind.LEFT_OUT
     if path in _SUBREPOSITORIES:
         return DifferenceKind.SUBREPOSITORIES
     if path.startswith(_STANDINS):
@@ -212,13 +218,14 @@ class ExportWarnings(Record):
             )
         different: Sequence[DifferentFile] = ()
         if report.changesets:
-            start = report.start
-            found = different_files(repo, start, selected.excluded)
-            has_submodules = not store.config.keeps_metadata
+            is_hggit = not store.config.keeps_metadata  # and so it has submodules
+            found = different_files(
+                repo, report.start, selected.excluded, is_hggit=is_hggit
+            )
             different = [
                 it
                 for it in found
-                if it.kind is not DifferenceKind.SUBREPOSITORIES or not has_submodules
+                if it.kind is not DifferenceKind.SUBREPOSITORIES or not is_hggit
             ]
         topics = 0
         if nodes is None and export == b"served":
