@@ -38,7 +38,10 @@ In hg-git's dialect, too. The last two are one changeset there, as with hg-git, 
   > [amalgam]
   > git.dialect = hggit
   > EOF
-  $ hg clone -q project hggit && cd hggit
+  $ hg clone -U project hggit && cd hggit
+  importing 5 git commits
+  new changesets d6d5a19448ac:47789d87b102 (4 drafts)
+  the ids of 2 commits may be known to .hg/amalgam only (see 'hg help config.amalgam.git.push-exact')
   $ show() { hg --encoding utf-8 log -r "gitnode($1)" -T '{rev} {desc|firstline}\n'; }
   $ for id in $(cat ../ids); do show $id; done | sort
   0 root

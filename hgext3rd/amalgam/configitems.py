@@ -176,7 +176,9 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         _UNTRUSTED,
         b"Accept signed commits, submodules and other things that changesets cannot"
         b" express, and keep these in extras of the changesets. git-cinnabar would give"
-        b" these other ids, so its metadata is not advertised from the first one on.",
+        b" these other ids, so its metadata is not advertised from the first one on. In"
+        b" hg-git's dialect, the first pull from git decides, too: with ``no``, a list"
+        b" in ``.hg/amalgam`` keeps the ids of such commits.",
     ),
     (
         b"amalgam.git.push-tags",

@@ -138,6 +138,14 @@ def make_again(repo: RepoT) -> None:
             objects.make(store)
 
 
+def are_written(store: GitStore) -> bool:
+    """Return whether pulls and pushes write hg-git's files."""
+    if store.config.dialect != HGGIT_DIALECT or not store.config.hggit_files:
+        return False
+    is_asked = setting(store.repo.ui, b"amalgam", b"git.hggit-files") is not None
+    return is_asked or bool(adoption.stamp_of(store))
+
+
 def give_back(
     store: GitStore, nodes: Iterable[bytes] = (), *, with_bookmarks: bool = True
 ) -> None:
@@ -149,10 +157,7 @@ def give_back(
     were imported or pushed. Bookmarks become branches; hg-git leaves them alone in a
     pull. A failure is a warning: the next command tries again.
     """
-    if store.config.dialect != HGGIT_DIALECT or not store.config.hggit_files:
-        return
-    is_asked = setting(store.repo.ui, b"amalgam", b"git.hggit-files") is not None
-    if not is_asked and not adoption.stamp_of(store):
+    if not are_written(store):
         return
     try:
         _give_back(store, nodes, with_bookmarks=with_bookmarks)

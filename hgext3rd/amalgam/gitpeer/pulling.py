@@ -28,7 +28,7 @@ from ..hggit import adoption, dialect
 from ..receive import importing, successors
 from ..records import Record
 from ..remote.transport import FailureKind, RemoteFailureError
-from ..terminal import one_line
+from ..terminal import counted, one_line
 from . import bookmarks as marks, checkout, hggitfiles, importhooks
 from .fetched import Fetched
 from .scope import PULLED, Scope
@@ -295,10 +295,19 @@ class _Import:
             told_later=source.told_later if marks.is_of_hggit(repo.ui) else None,
             added=self.hooks.added,
         )
+
+        def record(
+            transaction: Any,
+            pairs: Sequence[tuple[bytes, bytes]],
+            foreign: Sequence[bytes],
+        ) -> None:
+            imported.record(transaction, pairs, foreign)
+            source.note_map_only(len(foreign))
+
         try:
             with self.hooks.in_place():
                 return importing.import_commits(
-                    repo, self.fetched.git, tips, knows, imported.record, settings
+                    repo, self.fetched.git, tips, knows, record, settings
                 )
         except (error.InputError, error.StorageError) as exc:
             if self.fetched.is_copied() or isinstance(exc, importing.DiffersError):
@@ -533,6 +542,12 @@ class _Pull:
                     job.fetched.keep_some(self._remote, old, dict(new), transaction)
         if _clones:
             self._activate(asked, _clones[-1])
+        if source.map_only and not hggitfiles.are_written(opened(repo)):
+            text = _(
+                b"the ids of %s may be known to .hg/amalgam only "
+                b"(see 'hg help config.amalgam.git.push-exact')"
+            )
+            repo.ui.status(one_line(text % counted(source.map_only, b"commit")))
         return job.scope.is_met(pulled_refs)
 
     def _of_known_commits(self, refs: Iterable[bytes]) -> list[bytes]:

@@ -101,6 +101,8 @@ class GitSource:
         """As ``cgresult`` of Mercurial, for commits that were imported for them."""
         self.told_later: Messages = []
         """Messages about imports, for the end of a pull."""
+        self.map_only = 0
+        """Imported commits that changesets may not give back."""
         self._has_begun = False
         self._bar: Any = None
 
@@ -116,6 +118,10 @@ class GitSource:
     def note_import(self, heads: int) -> None:
         """Keep ``cgresult`` of an import for the pull that follows."""
         self.imported_heads = heads or self.imported_heads
+
+    def note_map_only(self, commits: int) -> None:
+        """Count imported commits that changesets may not give back."""
+        self.map_only += commits
 
     @property
     def transport(self) -> Transport:
