@@ -33,7 +33,7 @@ use parallel::{Budget, Buffer};
 use revlog::{Changeset, Node, Revlog, node};
 
 use crate::build::commits::{ImportedFacts, Imports, is_part};
-use crate::build::copies::{CopySources, copies};
+use crate::build::copies::{CopySources, SeenBlobs, copies};
 use crate::build::files::{FileRevisions, NewText, nodes_of};
 use crate::build::manifestlines::{LineEdit, entry};
 use crate::build::manifests::{Number, PushedManifests};
@@ -155,6 +155,8 @@ pub(crate) struct ChangesetBuilder<'a, W, R> {
     version: GroupVersion,
     branch: Option<Arc<[u8]>>,
     known: HashMap<Oid, Converted>,
+    /// For copies.
+    seen: SeenBlobs,
     made: ChangesetPairs,
     foreign: Vec<Oid>,
     /// Nodes of new changesets. Several commits may have one, and one commit several.
@@ -195,6 +197,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             version: request.version,
             branch: request.branch.map(Arc::from),
             known: HashMap::new(),
+            seen: SeenBlobs::new(request.known.is_empty()),
             made: Vec::new(),
             foreign: Vec::new(),
             written: Vec::new(),
@@ -403,7 +406,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         parents: &[Converted],
         changes: &CommitChanges,
     ) -> Result<Applied> {
-        match (parents, changes) {
+        let applied = match (parents, changes) {
             ([one, two], CommitChanges::Two(paths)) if one.manifest == two.manifest => {
                 let change = |path: &MergedPath| Change {
                     path: path.path.clone(),
@@ -416,7 +419,11 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             ([one, two], CommitChanges::Two(paths)) => self.apply_merge(tree, [one, two], paths),
             (parents, CommitChanges::One(changes)) => self.apply_linear(parents.first(), changes),
             _ => Err(Error::Wrong("a commit has lost its parents".to_owned())),
+        };
+        if self.rules.copies == CopyRule::Identical {
+            self.seen.add(changes);
         }
+        applied
     }
 
     fn apply_linear(&mut self, parent: Option<&Converted>, changes: &[Change]) -> Result<Applied> {
@@ -428,7 +435,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         }
         let copies = match parent {
             Some(parent) if self.rules.copies == CopyRule::Identical => {
-                copies(self.trees, parent.tree, changes)?
+                copies(self.trees, (parent.tree, &self.seen), changes)?
             }
             _ => CopySources::new(),
         };

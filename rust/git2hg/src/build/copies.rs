@@ -10,7 +10,7 @@ use hashbrown::{HashMap, HashSet};
 use revlog::manifest::Flag;
 
 use crate::error::Result;
-use crate::read::diff::{Change, join};
+use crate::read::diff::{Change, CommitChanges, join};
 use crate::read::trees::{ASKED_AT_ONCE, EntryKind, FileEntry, GitTrees, entries, kind_of};
 
 /// Candidates with one blob that are compared.
@@ -21,6 +21,48 @@ const BEST_SCORE: u32 = 2;
 /// Sources by the paths of their copies.
 pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 
+/// Blobs in the trees of the commits so far. To find that no file of a large tree has a new blob,
+/// each of its directories would be read.
+#[derive(Debug)]
+pub(crate) struct SeenBlobs {
+    /// First bytes of their oids, which others may have, too.
+    starts: HashSet<[u8; 4]>,
+    /// Whether no other trees are parents.
+    has_all: bool,
+}
+
+impl SeenBlobs {
+    /// Starts with none. `has_all`: no commit has a parent from before.
+    pub fn new(has_all: bool) -> Self {
+        Self { starts: HashSet::new(), has_all }
+    }
+
+    /// Adds the blobs of a commit.
+    pub fn add(&mut self, changes: &CommitChanges) {
+        if !self.has_all {
+            return;
+        }
+        let mut add = |file: Option<FileEntry>| {
+            self.starts.extend(file.and_then(|(_, blob)| start_of(blob)));
+        };
+        match changes {
+            CommitChanges::One(changes) => changes.iter().for_each(|change| add(change.new)),
+            CommitChanges::Two(paths) => paths.iter().for_each(|path| add(path.new)),
+            CommitChanges::First(changes) => changes.files.iter().for_each(|file| add(file.new)),
+            CommitChanges::Chain(steps) => steps.iter().for_each(|step| self.add(step)),
+        }
+    }
+
+    /// Whether the tree of a commit so far may have a blob.
+    fn may_have(&self, blob: Oid) -> bool {
+        !self.has_all || start_of(blob).is_none_or(|start| self.starts.contains(&start))
+    }
+}
+
+fn start_of(blob: Oid) -> Option<[u8; 4]> {
+    blob.as_bytes().first_chunk().copied()
+}
+
 /// Source of each added path that is a copy, where `old` is the tree before.
 ///
 /// # Errors
@@ -28,7 +70,7 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 /// The errors of [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &GitTrees<impl Write, impl Read>,
-    old: Oid,
+    (old, seen): (Oid, &SeenBlobs),
     changes: &[Change],
 ) -> Result<CopySources> {
     let mut found = CopySources::new();
@@ -36,7 +78,7 @@ pub(crate) fn copies(
         .iter()
         .filter(|change| change.old.is_none())
         .filter_map(|change| Some((&*change.path, change.new?)))
-        .filter(|(_, (_, blob))| *blob != Oid::EMPTY_BLOB)
+        .filter(|(_, (_, blob))| *blob != Oid::EMPTY_BLOB && seen.may_have(*blob))
         .collect();
     if added.is_empty() {
         return Ok(found);
@@ -107,4 +149,34 @@ fn having(
         }
     }
     Ok(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::diff::MergedPath;
+
+    fn file(byte: u8) -> FileEntry {
+        (Flag::Regular, Oid::from_bytes([byte; 20]))
+    }
+
+    #[test]
+    fn blobs_of_all_commits_are_seen() {
+        let path = Box::from(&b"a"[..]);
+        let one = CommitChanges::One(vec![Change { path, old: Some(file(1)), new: Some(file(2)) }]);
+        let path = Box::from(&b"a"[..]);
+        let two = MergedPath { path, new: Some(file(3)), olds: [Some(file(2)), None] };
+        let merged = CommitChanges::Chain(vec![one, CommitChanges::Two(vec![two])]);
+        let may_have = |seen: &SeenBlobs| {
+            let has = |byte| seen.may_have(Oid::from_bytes([byte; 20]));
+            [1, 2, 3, 4].map(has)
+        };
+        let mut seen = SeenBlobs::new(true);
+        assert_eq!(may_have(&seen), [false; 4]);
+        seen.add(&merged);
+        assert_eq!(may_have(&seen), [false, true, true, false]);
+        let mut seen = SeenBlobs::new(false);
+        seen.add(&merged);
+        assert_eq!(may_have(&seen), [true; 4]);
+    }
 }
