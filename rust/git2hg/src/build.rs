@@ -197,7 +197,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             version: request.version,
             branch: request.branch.map(Arc::from),
             known: HashMap::new(),
-            seen: SeenBlobs::new(request.known.is_empty()),
+            seen: SeenBlobs::default(),
             made: Vec::new(),
             foreign: Vec::new(),
             written: Vec::new(),
@@ -237,6 +237,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                 imported: None,
             };
             self.known.insert(*oid, converted);
+            self.seen.add_known(tree);
         }
         self.add_known_facts(known)?;
         Ok(learned)
@@ -435,7 +436,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         }
         let copies = match parent {
             Some(parent) if self.rules.copies == CopyRule::Identical => {
-                copies(self.trees, (parent.tree, &self.seen), changes)?
+                copies(self.trees, (parent.tree, &mut self.seen), changes)?
             }
             _ => CopySources::new(),
         };

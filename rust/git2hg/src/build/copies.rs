@@ -23,25 +23,24 @@ pub(crate) type CopySources = HashMap<Box<[u8]>, Box<[u8]>>;
 
 /// Blobs in the trees of the commits so far. To find that no file of a large tree has a new blob,
 /// each of its directories would be read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SeenBlobs {
     /// First bytes of their oids, which others may have, too.
     starts: HashSet<[u8; 4]>,
-    /// Whether no other trees are parents.
-    has_all: bool,
+    /// Trees of parents from before, whose blobs are not among them yet.
+    unread: Vec<Oid>,
+    /// Whether somebody has asked.
+    is_asked: bool,
 }
 
 impl SeenBlobs {
-    /// Starts with none. `has_all`: no commit has a parent from before.
-    pub fn new(has_all: bool) -> Self {
-        Self { starts: HashSet::new(), has_all }
+    /// Adds the tree of a commit that was known before.
+    pub fn add_known(&mut self, tree: Oid) {
+        self.unread.push(tree);
     }
 
     /// Adds the blobs of a commit.
     pub fn add(&mut self, changes: &CommitChanges) {
-        if !self.has_all {
-            return;
-        }
         let mut add = |file: Option<FileEntry>| {
             self.starts.extend(file.and_then(|(_, blob)| start_of(blob)));
         };
@@ -53,9 +52,35 @@ impl SeenBlobs {
         }
     }
 
-    /// Whether the tree of a commit so far may have a blob.
+    /// Whether the tree of a commit so far may have a blob, after [`Self::prepare`].
     fn may_have(&self, blob: Oid) -> bool {
-        !self.has_all || start_of(blob).is_none_or(|start| self.starts.contains(&start))
+        !self.unread.is_empty() || start_of(blob).is_none_or(|start| self.starts.contains(&start))
+    }
+
+    /// Reads the trees from before, unless this is the first time: one search takes as long.
+    fn prepare(&mut self, trees: &GitTrees<impl Write, impl Read>) -> Result<()> {
+        if !std::mem::replace(&mut self.is_asked, true) {
+            return Ok(());
+        }
+        let mut reached: HashSet<Oid> = self.unread.iter().copied().collect();
+        let mut pending: Vec<Oid> = reached.iter().copied().collect();
+        while !pending.is_empty() {
+            let from = pending.len().saturating_sub(ASKED_AT_ONCE);
+            let mut directories = pending.split_off(from);
+            let found = trees.get_some(&directories)?;
+            pending.extend(directories.drain(found.len()..));
+            for entry in found.iter().flat_map(|tree| entries(&tree.content)) {
+                match kind_of(entry.mode) {
+                    Some(EntryKind::Directory) if reached.insert(entry.oid) => {
+                        pending.push(entry.oid);
+                    }
+                    Some(EntryKind::File(_)) => self.starts.extend(start_of(entry.oid)),
+                    _ => {}
+                }
+            }
+        }
+        self.unread.clear();
+        Ok(())
     }
 }
 
@@ -70,16 +95,20 @@ fn start_of(blob: Oid) -> Option<[u8; 4]> {
 /// The errors of [`GitTrees::get_some`].
 pub(crate) fn copies(
     trees: &GitTrees<impl Write, impl Read>,
-    (old, seen): (Oid, &SeenBlobs),
+    (old, seen): (Oid, &mut SeenBlobs),
     changes: &[Change],
 ) -> Result<CopySources> {
     let mut found = CopySources::new();
-    let added: Vec<(&[u8], FileEntry)> = changes
+    let mut added: Vec<(&[u8], FileEntry)> = changes
         .iter()
         .filter(|change| change.old.is_none())
         .filter_map(|change| Some((&*change.path, change.new?)))
-        .filter(|(_, (_, blob))| *blob != Oid::EMPTY_BLOB && seen.may_have(*blob))
+        .filter(|(_, (_, blob))| *blob != Oid::EMPTY_BLOB)
         .collect();
+    if !added.is_empty() {
+        seen.prepare(trees)?;
+        added.retain(|(_, (_, blob))| seen.may_have(*blob));
+    }
     if added.is_empty() {
         return Ok(found);
     }
@@ -171,12 +200,11 @@ mod tests {
             let has = |byte| seen.may_have(Oid::from_bytes([byte; 20]));
             [1, 2, 3, 4].map(has)
         };
-        let mut seen = SeenBlobs::new(true);
+        let mut seen = SeenBlobs::default();
         assert_eq!(may_have(&seen), [false; 4]);
         seen.add(&merged);
         assert_eq!(may_have(&seen), [false, true, true, false]);
-        let mut seen = SeenBlobs::new(false);
-        seen.add(&merged);
+        seen.add_known(Oid::EMPTY_TREE);
         assert_eq!(may_have(&seen), [true; 4]);
     }
 }
