@@ -91,7 +91,7 @@ def test_files_that_hg_git_leaves_out_are_named(repo: Exported) -> None:
     for name in ("a/.git/x", "GITx~1", ".GIT/y"):
         commit(repo, name)
     said = repo.run("git::export", "--dialect", "hggit").err.decode()
-    assert "warning: left out as by hg-git: 2 files, because of the names: " in said
+    assert "warning: 2 files left out, as hg-git does, because of the names: " in said
     assert "commits with 1 file, because of the names: .GIT/y\n" in said
     store = repo.root / ".hg/amalgam/git/hggit.git"
     names = git(store, "ls-tree", "-r", "--name-only", "HEAD").decode().split()

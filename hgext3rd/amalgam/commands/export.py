@@ -59,7 +59,7 @@ _DIFFERENT = {
         b"git refuses to check out commits with %s, because of the names"
     ),
     warnings.DifferenceKind.LEFT_OUT: _(
-        b"left out as by hg-git: %s, because of the names"
+        b"%s left out, as hg-git does, because of the names"
     ),
     warnings.DifferenceKind.SUBREPOSITORIES: _(
         b"subrepositories are not exported, only %s naming them"
