@@ -29,8 +29,8 @@ Four changesets make two indexes of 256 bytes. Manifests would be inline at that
 By itself amalgam changes nothing: Mercurial's own settings decide.
 
   $ maps
-  00changelog: read: 256 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
-  00manifest: read: 256 bytes, less than 8.00 MB (storage.revlog.mmap.index:size-threshold)
+  00changelog: read: 256 bytes, less than 512 KB (storage.revlog.mmap.index:size-threshold)
+  00manifest: read: 256 bytes, less than 512 KB (storage.revlog.mmap.index:size-threshold)
 
   $ maps --config storage.revlog.mmap.index=no
   00changelog: read: storage.revlog.mmap.index switches mapping off

@@ -25,7 +25,7 @@ can be no snapshot of it. Times are in ms, or in microseconds if they are short:
 
   $ hg perf::amalgam-index --cache warm --config perf.stub=yes | sed -n '1,12p'
   ! open 00changelog (3 revisions, 0.0 MB), the last entry; median of 1
-  ! too small to be mapped by default (less than 8.00 MB); 'mmap' and 'snapshot' map it nevertheless
+  ! too small to be mapped by default (less than 512 KB); 'mmap' and 'snapshot' map it nevertheless
   !                       warm
   !                              ?s     change   MB read    faults  major (glob)
   ! read                  * (glob)

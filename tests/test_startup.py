@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -39,12 +40,11 @@ print("\\n" + json.dumps([
 TABLES = {"commands", "configitems", "hooks"}
 #: How the repository is opened, with what is wrapped there.
 OPENING = {"index", "index.opening", "loading"}
-#: A large index.
-MAPPING = {"core", "core._core", "core._core.lib", "core.errors", "core.buffers"}
-MAPPING |= {"index.decision", "index.indexfile", "records"}
-MAPPING |= {"index.mapping", "index.snapshot", "index.buffer"}
-MAPPING |= {"docketfile", "files", "terminal", "trust"}
-LOOKING_UP = {"index.nodemap", "index.nodemapfile"}
+#: An index whose snapshot is current.
+MAPPING = {"index.current"}
+#: The same if it is to have a node map.
+MAPPING_BY_CORE = {"index.buffer", "core", "core._core", "core._core.lib"}
+LOOKING_UP = {"index.nodemap", "core.buffers", "core.errors"}
 #: Every feature, and the same of Mercurial alone.
 STOCK = """
 [extensions]
@@ -121,6 +121,25 @@ def test_one_per_cent_of_a_small_command(repo: Path, words: list[str]) -> None:
     assert counts[1] < counts[0] * most, counts
 
 
+def test_one_module_to_map_an_index(tmp_path: Path) -> None:
+    hg(tmp_path, "init", "repo")
+    entry = struct.Struct(">Qiiiiii20s12x")
+    (tmp_path / "repo/.hg/store/00changelog.i").write_bytes(
+        b"".join(
+            entry.pack(
+                *(0 if rev else (1 | 1 << 17) << 32, 1, 1, rev, rev, rev - 1, -1),
+                b"%020d" % rev,
+            )
+            for rev in range(10_000)
+        )
+    )
+    words = ["log", "-r", "tip", "-T", "{rev}"]
+    for expected in (MAPPING | MAPPING_BY_CORE, MAPPING):  # the first makes a snapshot
+        found = loaded(tmp_path / "repo", *words)
+        assert expected <= found
+    assert found == TABLES | OPENING | MAPPING
+
+
 def test_no_native_core_for_a_small_index(repo: Path) -> None:
     for command in (["log", "-r", "tip"], ["status"], ["diff", "-c", "tip"]):
         assert loaded(repo, *command) == TABLES | OPENING
@@ -130,7 +149,7 @@ def test_no_native_core_for_a_small_index(repo: Path) -> None:
     ("item", "parser"),
     [
         ("storage.revlog.mmap.index:size-threshold=1", set()),
-        ("experimental.mmapindexthreshold=0", {"config"}),
+        ("experimental.mmapindexthreshold=0", {"config", "records"}),
     ],
 )
 def test_nothing_that_writes_to_look_something_up(
@@ -139,9 +158,9 @@ def test_nothing_that_writes_to_look_something_up(
     hg(repo, "debugupdatecaches", "--config", item)
     found = loaded(repo, "log", "-r", "tip", "--config", item)
     # where Mercurial is built with Rust, it looks up by itself
-    expected = TABLES | OPENING | MAPPING | LOOKING_UP | parser
+    expected = TABLES | OPENING | MAPPING | MAPPING_BY_CORE | LOOKING_UP | parser
     assert found | LOOKING_UP == expected
-    assert found >= MAPPING
+    assert found >= MAPPING | MAPPING_BY_CORE
 
 
 def test_what_a_server_needs_only_for_a_server(repo: Path) -> None:

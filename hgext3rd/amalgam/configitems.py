@@ -36,8 +36,10 @@ PLACE = b"NAME"
 
 MMAP_THRESHOLD = (b"storage", b"revlog.mmap.index:size-threshold")
 """Mercurial's own item for the least size of a mapped index."""
-# To read a smaller index takes less time than to load the modules that map it.
-_LEAST_MAPPED_BYTES = 8 << 20
+# Reading a smaller index takes no longer than finding its snapshot.
+_LEAST_MAPPED_BYTES = 512 << 10
+LEAST_LOOKED_UP_BYTES = 8 << 20
+"""To search a smaller index takes no longer than to load the modules of node maps."""
 
 _TRUSTED, _UNTRUSTED = False, True
 _SIZE_OR_ZERO = ("Size", b"a size such as 1 MB; 0 maps every index")
@@ -511,8 +513,9 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         _TRUSTED,
         b"The threshold. Empty indexes are never mapped. If unset, Mercurial's"
         b" ``storage.revlog.mmap.index:size-threshold`` counts, which is 1 MB. If none"
-        b" of the three is set, indexes of less than 8 MB are read: that takes less"
-        b" time.",
+        b" of the three is set, indexes of 512 KB and more are mapped, those of other"
+        b" users from 8 MB on, and from 8 MB on nodes are looked up in a node map:"
+        b" below, that takes longer than to do without.",
     ),
     (
         b"amalgam.index.prefault",
@@ -599,4 +602,4 @@ def least_mapped(ui: UiT, stock_bytes: int | None) -> int | None:
     """
     if stock_bytes is None or ui.hasconfig(*MMAP_THRESHOLD):
         return stock_bytes
-    return max(stock_bytes, _LEAST_MAPPED_BYTES)
+    return min(stock_bytes, _LEAST_MAPPED_BYTES)

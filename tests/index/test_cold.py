@@ -15,8 +15,7 @@ from testlib.environment import hg
 from testlib.indexmaps import open_repository
 from testlib.residency import PAGE_BYTES, drop, resident
 
-from hgext3rd.amalgam.index import opening
-from hgext3rd.amalgam.index.buffer import Expected
+from hgext3rd.amalgam.index import buffer, opening
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("cold")]
 
@@ -136,7 +135,7 @@ def test_what_is_expected_in_full_is_in_memory_at_once(
     opened = opening.opened_index(log)
     assert opened is not None
     first, end = REVS // 4 * ENTRY.size, REVS // 2 * ENTRY.size
-    opened.expect(Expected.EVERYTHING, first + 64, end)
+    opened.expect(buffer.EVERYTHING, first + 64, end)
     pages = set(range(first // PAGE_BYTES, end // PAGE_BYTES))
     assert resident(files[1]) >= pages
 

@@ -14,8 +14,7 @@ from mercurial import error, policy, revlog
 from mercurial.node import nullid
 
 from hgext3rd.amalgam.files import Directory, Placement
-from hgext3rd.amalgam.index import nodemapfile
-from hgext3rd.amalgam.index.buffer import Expected
+from hgext3rd.amalgam.index import buffer, nodemapfile
 from hgext3rd.amalgam.index.nodemap import MappedIndex, NodeSource
 from hgext3rd.amalgam.index.snapshot import FileStat, Snapshot
 from hgext3rd.amalgam.trust import Trust
@@ -28,12 +27,12 @@ HEADER = (1 | 1 << 17) << 32
 PLACEMENT = Placement(0o755, os.getuid(), os.getgid())
 
 #: What the index is told: what is about to be touched, from byte to byte.
-Told = tuple[Expected, int, int]
-STRETCHES: Told = (Expected.STRETCHES, 0, 3000 * ENTRY_BYTES)
+Told = tuple[int, int, int]
+STRETCHES: Told = (buffer.STRETCHES, 0, 3000 * ENTRY_BYTES)
 
 
 def all_of(first: int, end: int) -> Told:
-    return Expected.EVERYTHING, first * ENTRY_BYTES, end * ENTRY_BYTES
+    return buffer.EVERYTHING, first * ENTRY_BYTES, end * ENTRY_BYTES
 
 
 #: Nodes that begin alike; never null.
@@ -70,7 +69,7 @@ class FromSnapshot(NodeSource):
     """A source of maps that says what was asked of it."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot, None, None, b"", None, lambda _opener: None)
+        super().__init__(lambda: snapshot, None, None, b"", None, lambda _opener: None)
         self.opened = self.discarded = 0
 
     def open(self, data: Any) -> Any | None:

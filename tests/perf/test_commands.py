@@ -124,7 +124,7 @@ def test_a_cold_start_reads_from_disk_or_says_why_not(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["perf::amalgam-index"], "too small to be mapped by default (less than 8.00 "),
+        (["perf::amalgam-index"], "too small to be mapped by default (less than 512 "),
         (["perf::amalgam-index", "-m"], "inline, so it is never mapped"),
         (["perf::amalgam-index", "--config=experimental.mmapindex=no"], "not mapped "),
         (["perf::amalgam-index", "--config=experimental.mmapindexthreshold=1"], ""),

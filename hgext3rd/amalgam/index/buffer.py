@@ -10,36 +10,33 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from ..core._core import ffi, lib
-from ..core.buffers import lent
-from ..core.errors import call
-from ..records import Choice, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# expected uses of a mapped snapshot
+FEW_PLACES, EVERYTHING, STRETCHES = range(3)
 
-class Expected(Choice):
-    """Expected use of a mapped snapshot."""
-
-    FEW_PLACES = 0
-    EVERYTHING = 1
-    STRETCHES = 2
-
-
-#: : Expected use at first, by values of ``amalgam.index.prefault``.
+#: Expected use at first, by values of ``amalgam.index.prefault``.
 PREFAULTS = {b"none": 0, b"willneed": 1, b"populate": 2}
 
 
-class Mapped(Record):
+class Mapped:
     """An index in memory."""
 
-    data: memoryview
-    """All of it, read-only. It owns the memory."""
-    expect: Callable[[Expected, int, int], None]
-    """Tells the kernel the expected use of a range of bytes; by default, the kernel
-    reads megabytes around each place. Owns the memory, too."""
-    handle: Any
-    """``amalgam_mapped *``, for calls of the core. Owns the memory, too."""
+    __slots__ = ("data", "expect", "handle")
+
+    def __init__(
+        self, data: memoryview, expect: Callable[[int, int, int], None], handle: Any
+    ) -> None:
+        self.data = data
+        """All of it, read-only. It owns the memory."""
+        self.expect = expect
+        """Tells the kernel the expected use of a range of bytes, ``FEW_PLACES`` or one
+        of the others; by default, the kernel reads megabytes around each place. Owns
+        the memory, too."""
+        self.handle = handle
+        """``amalgam_mapped *``, for calls of the core. Owns the memory, too."""
 
 
 def mapped(
@@ -53,12 +50,13 @@ def mapped(
     """
     out = ffi.new("amalgam_mapped **")
     data = ffi.new("uint8_t const **")
-    call(
+    _call(
         lib.amalgam_mapped_new,
         out,
         data,
         snapshot,
-        *lent(path),
+        path,
+        len(path),
         covered,
         fd,
         length_bytes,
@@ -72,8 +70,8 @@ def mapped(
     return Mapped(view, functools.partial(_expect, owner), owner)
 
 
-def _expect(owner: Any, expected: Expected, start: int, end: int) -> None:
-    call(lib.amalgam_mapped_expect, owner, expected.value, start, end)
+def _expect(owner: Any, expected: int, start: int, end: int) -> None:
+    _call(lib.amalgam_mapped_expect, owner, expected, start, end)
 
 
 def common_prefix(
@@ -84,11 +82,12 @@ def common_prefix(
     Of the one ``covered`` are looked at, of the other ``length_bytes``.
     """
     common = ffi.new("uint64_t *")
-    call(
+    _call(
         lib.amalgam_snapshot_common,
         common,
         snapshot,
-        *lent(path),
+        path,
+        len(path),
         covered,
         fd,
         length_bytes,
@@ -98,3 +97,13 @@ def common_prefix(
 
 def _release(_owner: Any, _start: Any) -> None:
     """Do nothing: the owner is freed with the partial function that refers to it."""
+
+
+def _call(func: Callable[..., int], *args: Any) -> None:
+    """Call like ``errors.call``, a module that is loaded only after a failure."""
+    problem = ffi.new("amalgam_error *")
+    status = func(*args, problem)
+    if status:
+        from ..core import errors
+
+        errors.check(status, problem)

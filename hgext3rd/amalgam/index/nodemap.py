@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.revlogutils import nodemap as stock
 
+from .. import files
 from ..core import errors
 from ..core._core import ffi, lib
 from ..core.buffers import lent, taken
-from ..files import Directory
-from . import nodemapfile
-from .buffer import Expected
+from . import buffer, nodemapfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +95,7 @@ class MappedIndex:
         index: Any,
         data: Buffer,
         source: NodeMapSource,
-        expect: Callable[[Expected, int, int], None],
+        expect: Callable[[int, int, int], None],
     ) -> None:
         """Compose over ``index``, which was made of ``data``.
 
@@ -264,7 +263,7 @@ class MappedIndex:
         self._left = 0
         if not self._stretches:
             self._stretches = True
-            self._tell(Expected.STRETCHES, 0, self._size)
+            self._tell(buffer.STRETCHES, 0, self._size)
 
     def _expect_all(self, first: int, end: int) -> None:
         """Have the entries of these revisions read at once, if they are not few."""
@@ -272,7 +271,7 @@ class MappedIndex:
         told = self._all
         if end - first > _FEW and not (told.start <= first and end <= told.stop):
             self._all = range(first, end)
-            self._tell(Expected.EVERYTHING, first * ENTRY_LEN, end * ENTRY_LEN)
+            self._tell(buffer.EVERYTHING, first * ENTRY_LEN, end * ENTRY_LEN)
 
     def _add(self, rev: int, node: bytes) -> None:
         errors.call(lib.amalgam_nodemap_append, self._map, rev, node, len(node))
@@ -324,20 +323,21 @@ class NodeSource:
 
     def __init__(
         self,
-        snapshot: Snapshot | None,
+        find: Callable[[], Snapshot | None] | None,
         opener: VfsT,
         docket: bytes | None,
         radix: bytes,
         index: Any,
         trust: Callable[[VfsT], Trust | None],
     ) -> None:
-        """Take the candidates: ours of ``snapshot``, the immutable part of the index.
+        """Take the candidates: ours, of the snapshot that is found, and Mercurial's.
 
-        Mercurial's is below ``opener``: ``docket``, ``None`` without the requirement,
-        and data files whose names begin with ``radix``. Its docket is compared with
-        ``index``, the C index. ``trust`` returns the trust in files of ``opener``.
+        A snapshot is the immutable part of the index. Mercurial's map is below
+        ``opener``: ``docket``, ``None`` without the requirement, and data files whose
+        names begin with ``radix``. Its docket is compared with ``index``, the C index.
+        ``trust`` returns the trust in files of ``opener``.
         """
-        self.snapshot = snapshot
+        self.find = find
         self.opener = opener
         self.docket = docket
         self.radix = radix
@@ -347,9 +347,10 @@ class NodeSource:
 
     def open(self, data: Any) -> Any | None:
         """Return a handle on the first map that can be used, ``None`` if none can."""
-        if self.snapshot is not None:
+        snapshot = self.snapshot
+        if snapshot is not None:
             try:
-                ours = nodemapfile.open_map(self.snapshot, data)
+                ours = nodemapfile.open_map(snapshot, data)
             except (OSError, error.StorageError):
                 ours = None
             if ours is not None:
@@ -362,8 +363,13 @@ class NodeSource:
 
     def discard(self) -> None:
         """Have ours made anew by the next renewal."""
-        if self.is_ours and self.snapshot is not None:
-            nodemapfile.forget(self.snapshot)
+        if self.is_ours and (snapshot := self.snapshot) is not None:
+            nodemapfile.forget(snapshot)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The snapshot of the index, if it has one."""
+        return self.find() if self.find else None
 
     def _open_stock(self, data: Any) -> Any | None:
         trust = self.docket and self.trust(self.opener)
@@ -405,10 +411,10 @@ class NodeSource:
         finally:
             os.close(fd)
 
-    def _placed(self, path: bytes) -> tuple[Directory, bytes]:
+    def _placed(self, path: bytes) -> tuple[files.Directory, bytes]:
         """Return where a file of Mercurial's is: nothing but a regular file is opened.
 
         A FIFO would not let go.
         """
         directory, name = os.path.split(self.opener.join(path))
-        return Directory(directory), name
+        return files.Directory(directory), name

@@ -16,13 +16,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from mercurial import error, policy
 from mercurial.revlogutils import constants
 
-from ..configitems import MMAP_THRESHOLD, configtable, is_enabled, least_mapped, row_of
+from ..configitems import (
+    LEAST_LOOKED_UP_BYTES,
+    MMAP_THRESHOLD,
+    configtable,
+    is_enabled,
+    least_mapped,
+    row_of,
+)
 from ..loading import load, one_at_a_time
 
 if TYPE_CHECKING:
@@ -31,16 +39,15 @@ if TYPE_CHECKING:
     from mercurial.interfaces.types import RepoT, TransactionT, UiT, VfsT
 
     from ..trust import Trust
-    from .buffer import Expected
+    from .buffer import Mapped
+    from .current import Current
     from .decision import Decision
     from .mapping import Site
     from .snapshot import FileStat, Snapshot
 
 
 _OPTION = b"amalgam-index"
-_SMALL_BYTES = 1 << 17  # below, allocators have the memory at hand
-_LARGE_BYTES = 1 << 20  # below, a huge page is mostly empty
-_HUGE_PAGE = 2 << 20
+_OURS = b"experimental"
 # without one of ours: whether indexes are mapped at all, and from which size on
 _STOCK = (b"storage.revlog.mmap.index", b".".join(MMAP_THRESHOLD))
 
@@ -48,31 +55,35 @@ _STOCK = (b"storage.revlog.mmap.index", b".".join(MMAP_THRESHOLD))
 class Opened:
     """How the index of a revlog got into memory."""
 
-    __slots__ = ("data", "decide", "expect", "handle", "snapshot")
+    __slots__ = ("data", "decide", "expect", "find", "handle")
 
     def __init__(
         self,
         decide: Callable[[], Decision],
         data: Any,
-        snapshot: Snapshot | None = None,
-        expect: Callable[[Expected, int, int], None] | None = None,
-        handle: Any = None,
+        find: Callable[[], Snapshot | None] | None = None,
+        mapped: Mapped | None = None,
     ) -> None:
         self.decide = decide
         """Returns the decision. Refers to no ui, which may lead to the revlog."""
         self.data = data
         """All of it: a read-only buffer, which owns its memory."""
-        self.snapshot = snapshot
-        """Snapshot of the mapped bytes; ``None`` if all bytes were read."""
-        self.expect = expect or _expect_nothing
+        self.find = find
+        """Returns the snapshot of the mapped bytes; ``None`` if all were read."""
+        self.expect = mapped.expect if mapped else _expect_nothing
         """Tells the kernel the expected use of a range of bytes."""
-        self.handle = handle
+        self.handle = mapped and mapped.handle
         """``amalgam_mapped *``, if it is mapped; else ``None``."""
 
     @property
     def decision(self) -> Decision:
         """Whether it was mapped, and why."""
         return self.decide()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """Snapshot of the mapped bytes; ``None`` if all bytes were read."""
+        return self.find() if self.find else None
 
 
 # by revlog: each lives as long as its mapping
@@ -86,14 +97,22 @@ class _Switch:
     """
 
     def __init__(
-        self, ui: UiT, threshold_bytes: int | None, item: bytes, prefault: bytes
+        self,
+        ui: UiT,
+        threshold_bytes: int | None,
+        item: bytes,
+        prefault: bytes,
+        node_map_bytes: int,
     ) -> None:
         self.ui = ui
         self.threshold_bytes = threshold_bytes
         """The size from which on indexes are mapped; ``None``: none is."""
         self.item = item
         """The config item that decided."""
-        self._prefault = prefault
+        self.prefault = prefault
+        """One of ``configitems.PREFAULTS``."""
+        self.node_map_bytes = node_map_bytes
+        """The size from which on mapped indexes get a node map."""
         # those of store and .hg, not known until the repository object is made
         self.paths: tuple[bytes, bytes] | None = None
         self._site: Site | None = None
@@ -101,6 +120,21 @@ class _Switch:
         # that what was their beginning then still is. Empty if that is not so.
         self.before: dict[bytes, FileStat] = {}
         self.unlogged: dict[bytes, Callable[[], Decision]] = {}
+
+    def threshold_for(self, opener: VfsT, path: bytes, size_bytes: int) -> int | None:
+        """Return the size from which on an index at ``path`` is mapped.
+
+        By default, small ones are mapped only where their snapshots are the user's own,
+        and so are found without a closer look. That takes longer than to read them.
+        """
+        least = self.threshold_bytes
+        if least is None or not least <= size_bytes < self.node_map_bytes:
+            return least
+        with contextlib.suppress(OSError):
+            is_own = self.paths and os.stat(self.paths[1]).st_uid == os.geteuid()
+            if is_own and opener.is_mmap_safe(path):
+                return least
+        return self.node_map_bytes
 
     @property
     def site(self) -> Site | None:
@@ -112,7 +146,7 @@ class _Switch:
                 load(mapping)
             with contextlib.suppress(OSError):  # no store, and nothing to map
                 self._site = mapping.Site.of(
-                    *self.paths, self._prefault, _follow, self.ui
+                    *self.paths, self.prefault, _follow, self.ui
                 )
         return self._site
 
@@ -222,7 +256,11 @@ def resolve_options(
     items = (stock_bytes, _STOCK[stock_bytes is not None], b"none")
     if is_set:
         items = config.IndexConfig.from_ui(ui, stock_bytes)
-    options[_OPTION] = switch = _Switch(ui, *items)
+    # who sets an item wants instant look-ups, too
+    choices = (MMAP_THRESHOLD, *((_OURS, name) for name in configtable[_OURS]))
+    is_chosen = any(ui.hasconfig(*item) for item in choices)
+    node_map_bytes = 0 if is_chosen else LEAST_LOOKED_UP_BYTES
+    options[_OPTION] = switch = _Switch(ui, *items, node_map_bytes)
     data_config.mmap_index_threshold = switch.threshold_bytes
     if with_node_map:
         options[_NODE_MAP_OPTION] = True
@@ -237,8 +275,7 @@ def _is_set(ui: UiT) -> bool:
     for name, _value in ui.configitems(b"amalgam", untrusted=True):
         if name.startswith(b"index.") or row_of(b"amalgam." + name) is None:
             return True
-    items = configtable[b"experimental"]
-    return any(ui.hasconfig(b"experimental", name, untrusted=True) for name in items)
+    return any(ui.hasconfig(_OURS, name, untrusted=True) for name in configtable[_OURS])
 
 
 def init(orig: Callable[..., None], repo: RepoT, *args: Any, **kwargs: Any) -> None:
@@ -265,9 +302,22 @@ def get_data(
     if not self.data_config.mmap_large_index:  # a filelog
         return orig(self, filepath, mmap_threshold, size)
 
-    threshold = switch.threshold_bytes
     name, path = self.display_id, self.opener.join(filepath)
-    size_bytes, data = _read(self.opener, filepath, size, threshold)
+    found = _read(self.opener, filepath, size, switch)
+    size_bytes, threshold, data, current = found
+    if current is not None:
+        data = current.data
+        _opened[self] = Opened(
+            functools.partial(
+                _decide_to_map, name, path, size_bytes, threshold, switch.item
+            ),
+            data,
+            # the switch has a ui
+            functools.partial(_snapshot_of, weakref.ref(switch), *current.docket),
+            current.mapped,
+        )
+        switch.unlogged[name] = _opened[self].decide
+        return data
     if data is not None:
         header = 0 if size is not None else int.from_bytes(data[:4], "big")
         is_temporary = size is None and not filepath.endswith(b".i")
@@ -295,7 +345,7 @@ def get_data(
             in_transaction = functools.partial(self.opener.exists, b"journal")
             try:
                 mapped, snapshot = switch.site.open(seen.file, in_transaction)
-                data, how = mapped.data, (snapshot, mapped.expect, mapped.handle)
+                data, how = mapped.data, (lambda: snapshot, mapped)
             except mapping.Unavailable as exc:
                 reason, detail = exc.reason, exc.detail
     if data is None:
@@ -312,46 +362,68 @@ def get_data(
 
 
 def _read(
-    opener: VfsT, path: bytes, limit_bytes: int | None, threshold_bytes: int | None
-) -> tuple[int | None, Any]:
-    """Return size and first bytes of a file, as Mercurial reads them.
+    opener: VfsT, path: bytes, limit_bytes: int | None, switch: _Switch
+) -> tuple[int | None, int | None, Any, Current | None]:
+    """Return size, threshold and first bytes of a file, as Mercurial reads them.
 
-    ``None`` for a file of at least the threshold, for the size of a missing one.
+    Instead of bytes, the mapped index if the file is large enough and its snapshot is
+    known to be current. Neither for another file of that size. No size of a missing
+    file.
     """
     try:
         with opener(path) as file:
             size_bytes = int(opener.fstat(file).st_size)
-            if threshold_bytes is not None and size_bytes >= max(threshold_bytes, 1):
-                return size_bytes, None
-            if limit_bytes is not None:
-                return size_bytes, file.read(limit_bytes)
-            if size_bytes < _SMALL_BYTES:
-                return size_bytes, file.read()
-            return size_bytes, _read_all(file, size_bytes) or file.read()
+            least = switch.threshold_for(opener, path, size_bytes)
+            if least is not None and size_bytes >= max(least, 1):
+                current = None
+                if limit_bytes is None and hasattr(file, "fileno"):
+                    current = _current(opener, path, file.fileno(), size_bytes, switch)
+                return size_bytes, least, None, current
+            content = file.read(-1 if limit_bytes is None else limit_bytes)
+            return size_bytes, least, content, None
     except FileNotFoundError:
-        return None, b""
+        return None, switch.threshold_bytes, b"", None
 
 
-def _read_all(file: Any, size_bytes: int) -> memoryview | None:
-    """Read a file into memory that is got at once; ``None`` where the system cannot.
-
-    To get it page by page as it is read takes as long as the reading: of 4.2 ms for
-    100,000 revisions, 2.5 are left; of 0.39 for 10,000, 0.33 (2026-11-28).
-    """
-    import mmap
-
-    try:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        if size_bytes < _LARGE_BYTES:
-            region = mmap.mmap(-1, size_bytes, flags=flags | mmap.MAP_POPULATE)
-        else:
-            rounded = -(-size_bytes // _HUGE_PAGE) * _HUGE_PAGE
-            region = mmap.mmap(-1, rounded, flags=flags)
-            region.madvise(mmap.MADV_HUGEPAGE)
-    except (AttributeError, OSError):
+def _current(
+    opener: VfsT, path: bytes, fd: int, size_bytes: int, switch: _Switch
+) -> Current | None:
+    """Map the snapshot of an index if that takes no closer look."""
+    if switch.paths is None or not opener.is_mmap_safe(path):
         return None
-    view = memoryview(region)[:size_bytes]
-    return view[: file.readinto(view)].toreadonly()
+    with one_at_a_time:
+        from . import current
+
+        load(current)
+    by_core = size_bytes >= switch.node_map_bytes or switch.prefault != b"none"
+    where = switch.paths[1], path, fd
+    return current.find(*where, switch.prefault, by_core=by_core)
+
+
+def _decide_to_map(
+    name: bytes, path: bytes, size_bytes: int | None, *limit: Any
+) -> Decision:
+    """Return the decision for an index that was mapped without a closer look."""
+    from . import decision
+
+    reason = decision.Reason.LARGE_ENOUGH
+    return decision.Decision(name, path, size_bytes or 0, reason, *limit)
+
+
+def _snapshot_of(
+    switch: weakref.ref[_Switch], name: bytes, *fields: Any
+) -> Snapshot | None:
+    """Return the snapshot of an index that was mapped without a closer look."""
+    alive = switch()
+    site = alive.site if alive else None
+    if site is None:
+        return None
+    from . import snapshot
+
+    uid, length_bytes, data = fields
+    stats = snapshot.FileStat(*data)
+    places = site.snapshots.directory, site.trust
+    return snapshot.Snapshot(*places, name, uid, length_bytes, stats)
 
 
 def _decide_to_read(
@@ -454,7 +526,7 @@ def _follow(*args: Any) -> None:
     refresh.follow(*args)
 
 
-def _expect_nothing(_expected: Expected, _start: int, _end: int) -> None:
+def _expect_nothing(_expected: int, _start: int, _end: int) -> None:
     """Do nothing: bytes that were read are in memory."""
 
 
@@ -478,7 +550,7 @@ def load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     opened = opened_index(self)
     if opened is None or _NODE_MAP_OPTION not in self.opener.options:
         return
-    if opened.snapshot is None and self._nodemap_file is None:
+    if self._nodemap_file is None and not opened.handle:
         return
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
@@ -491,14 +563,14 @@ def load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     plain = self._format_version == constants.REVLOGV1 and not self._inline
     if plain and len(opened.data) == len(index) * nodemap.ENTRY_LEN:
         source = nodemap.NodeSource(
-            opened.snapshot,
+            opened.find,
             self.opener,
             self._nodemap_file,
             self.radix,
             index,
             trust,
         )
-        opened.expect(buffer.Expected.FEW_PLACES, 0, len(opened.data))
+        opened.expect(buffer.FEW_PLACES, 0, len(opened.data))
         self.index = nodemap.MappedIndex(index, opened.data, source, opened.expect)
 
 
