@@ -1,7 +1,7 @@
 """The profile of the largest histories: much of everything at once.
 
 A manifest has megabytes. Each line of development has the text of its last one, which
-is edited in place. A thread hashes it meanwhile, and needs most of the time.
+is edited in place. A thread hashes copies meanwhile, and needs most of the time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST = 5_000_000
 _MINUTES = 10_000_000  # of which dates are drawn: nineteen years
 _DEEPEST = 7
 _MOVED = 8  # so many lines come and go by moving the text behind them
-_LATEST = 32  # changesets that may wait for the node of their manifest
+_LATEST = 8  # changesets that may wait for the node of their manifest
 
 
 class _File(NamedTuple):
@@ -78,7 +78,6 @@ class _Line:
     branch: bytes = b"default"
     changed: dict[bytes, _File | None] = field(default_factory=dict)
     """Files that changed since the last merge with the main line, as they were then."""
-    hashed: Future[None] | None = None
 
     def fork(self, branch: bytes) -> _Line:
         """Begin another line at the last changeset."""
@@ -297,12 +296,10 @@ class _Commits:
             if other is None or isinstance(change, _Edit):
                 touched.append(name)
                 line.changed.setdefault(name, before)
-        if line.hashed:
-            line.hashed.result()
         delta = _edit(line.manifest, lines)
         p1, p2 = line.manifest_rev, other.manifest_rev if other else NULL_REV
         rev, hashed = self._manifest.add_late(line.manifest, p1, p2, self._count, delta)
-        line.manifest_rev, line.hashed = rev, hashed
+        line.manifest_rev = rev
         minute = self._writer.below(_MINUTES)
         header = plain_header(self._writer, self._count, minute)
         parents = line.changeset, other.changeset if other else NULL_REV

@@ -31,8 +31,6 @@ _MAX_INLINE_BYTES = 131072
 _MAX_CHAIN_REVS = 1000
 _MAX_CHAIN_TEXTS = 2
 
-_SPILL_BYTES = 1 << 16
-
 
 class Revlog:
     """An append-only revlog: ``add`` its revisions in order, then ``close`` it.
@@ -56,6 +54,7 @@ class Revlog:
         "_pending_bytes",
         "_spilled",
     )
+    _spill_bytes = 1 << 16
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class Revlog:
         delta: bytes | None,
     ) -> int:
         """Append a revision whose node is known, or is set later."""
-        if self._end > _MAX_INLINE_BYTES and self._pending_bytes > _SPILL_BYTES:
+        if self._end > _MAX_INLINE_BYTES and self._pending_bytes > self._spill_bytes:
             self._spill()
         rev = len(self)
         base, chain_revs, chain_bytes, chunk = rev, 0, 0, b""
@@ -210,23 +209,25 @@ class Revlog:
 class LateRevlog(Revlog):
     """A revlog of large texts, which a thread hashes while the next ones are made."""
 
-    __slots__ = ("_last", "_worker")
+    __slots__ = ("_last", "_spare", "_worker")
+    _spill_bytes = 1 << 22  # to write waits for all nodes
 
     def __init__(
         self, path: Callable[[bytes], bytes], compress: Callable[[bytes], bytes | None]
     ) -> None:
         super().__init__(path, compress)
         self._worker = ThreadPoolExecutor(1)
+        self._spare: list[bytearray] = []  # new memory takes longer than a copy
         self._last: Future[None] | None = None
 
     def add_late(
         self, text: bytearray, p1: int, p2: int, link_rev: int, delta: bytes | None
     ) -> tuple[int, Future[None]]:
-        """Like ``add``. Before the result is there, ``text`` may not change, and the
-        revision has no node.
-        """
+        """Like ``add``. Before the result is there, the revision has no node."""
         rev = self._append(NULL_NODE, text, p1, p2, link_rev, delta)
-        self._last = self._worker.submit(self._hash, rev, text)
+        copy = self._spare.pop() if self._spare else bytearray()
+        copy[:] = text
+        self._last = self._worker.submit(self._hash, rev, copy)
         return rev, self._last
 
     def close(self) -> list[bytes]:
@@ -241,6 +242,7 @@ class LateRevlog(Revlog):
         hashed = sha1(b"".join(sorted((self.node(p1), self.node(p2)))))
         hashed.update(text)
         self._nodes[20 * rev : 20 * rev + 20] = hashed.digest()
+        self._spare.append(text)
 
     def _spill(self) -> None:
         self._set_nodes()
