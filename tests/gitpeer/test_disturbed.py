@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -198,6 +199,34 @@ def test_no_update_makes_a_repository(
     assert code == 255, output
     assert "makes a git repository" in output
     assert not (first.root / name.decode()).exists()
+
+
+def test_damaged_objects_are_fetched_again_once_they_are_gone(tmp_path: Path) -> None:
+    """As are those of the first pull, which commits of the second one need."""
+    host, clone = tmp_path / "host", Clone(tmp_path / "clone")
+    git(tmp_path, "init", "-q", "-b", "main", str(host))
+
+    def commit(name: str) -> None:
+        (host / name).write_text(name)
+        git(host, "add", ".")
+        git(host, "commit", "-q", "-m", name)
+
+    commit("one")
+    clone.hg("clone", "-q", str(host), str(clone.root))
+    fetched = clone.root / ".hg/amalgam/fetched/objects.git"
+    (first,) = fetched.glob("objects/pack/*.pack")
+    commit("two")
+    clone.hg("pull")
+    first.chmod(0o600)
+    first.write_bytes(first.read_bytes()[:60])
+    commit("three")
+    code, output = clone.run("pull")
+    assert code == 255, output
+    assert f"(if '{fetched}' is damaged, remove it, and the next pull" in output
+    assert clone.hg("log", "-T", "{desc} ") == "two one "
+    shutil.rmtree(fetched)
+    clone.hg("pull")
+    assert clone.hg("log", "-T", "{desc} ") == "three two one "
 
 
 def test_a_repository_runs_nothing(tmp_path: Path) -> None:

@@ -296,7 +296,9 @@ def _absent(git: Git, oids: AbstractSet[bytes]) -> set[bytes]:
 def fetched_git(store: GitStore) -> Git:
     """Return git for the repository with all objects that were fetched."""
     owner = Owner(store.repo.ui, store.repo.sharedpath)
-    return Git(store.config.program, fetched_objects(store), owner)
+    objects = fetched_objects(store)
+    hint = _(b"if '%s' is damaged, remove it, and the next pull fetches it again")
+    return Git(store.config.program, objects, owner, remedy=hint % objects.path)
 
 
 def _layers(

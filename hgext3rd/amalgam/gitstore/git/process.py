@@ -216,6 +216,8 @@ class Git(Record):
     """git for another repository, whose objects this one sees, too."""
     access: Access | None = None
     """For commands that reach remotes, in no repository or one made by this process."""
+    remedy: bytes | None = None
+    """The hint if git fails, for a repository whose objects may be damaged."""
 
     def run(
         self,
@@ -245,10 +247,12 @@ class Git(Record):
             process.args, process.returncode, output, errors
         )
         if check and done.returncode:
-            raise error.Abort(
-                _(b"git %s failed: %s") % (os.fsencode(args[0]), said(done))
-            )
+            raise self._failed(args[0], said(done))
         return done
+
+    def _failed(self, name: str | bytes, message: bytes) -> error.Abort:
+        text = _(b"git %s failed: %s") % (os.fsencode(name), message)
+        return error.Abort(text, hint=self.remedy)
 
     def start(
         self,
@@ -316,11 +320,23 @@ class Git(Record):
             )
             assert process.stdout is not None
             try:
-                yield _pieces(args[0], process, process.stdout, errors)
+                yield self._pieces(args[0], process, process.stdout, errors)
             finally:
                 process.kill()
                 process.wait()
                 process.stdout.close()
+
+    def _pieces(
+        self,
+        name: str | bytes,
+        process: subprocess.Popen[bytes],
+        output: IO[bytes],
+        errors: IO[bytes],
+    ) -> Iterator[bytes]:
+        while piece := output.read(_PIECE_BYTES):
+            yield piece
+        if process.wait():
+            raise self._failed(name, last_words(process, errors))
 
     def objects(self, oids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
         """Yield id, type and content of those of ``oids``, in hex, that are there."""
@@ -407,19 +423,6 @@ def split(pieces: Iterable[bytes], end: bytes) -> Iterator[bytes]:
     for piece in pieces:
         *whole, rest = (rest + piece).split(end)
         yield from whole
-
-
-def _pieces(
-    name: str | bytes,
-    process: subprocess.Popen[bytes],
-    output: IO[bytes],
-    errors: IO[bytes],
-) -> Iterator[bytes]:
-    while piece := output.read(_PIECE_BYTES):
-        yield piece
-    if process.wait():
-        message = last_words(process, errors)
-        raise error.Abort(_(b"git %s failed: %s") % (os.fsencode(name), message))
 
 
 def _environment(
