@@ -36,8 +36,8 @@ PLACE = b"NAME"
 
 MMAP_THRESHOLD = (b"storage", b"revlog.mmap.index:size-threshold")
 """Mercurial's own item for the least size of a mapped index."""
-# Reading a smaller index takes no longer than finding its snapshot.
-_LEAST_MAPPED_BYTES = 512 << 10
+LEAST_MAPPED_BYTES = 512 << 10
+"""To read a smaller index takes little longer than to find its snapshot."""
 LEAST_LOOKED_UP_BYTES = 8 << 20
 """To search a smaller index takes no longer than to load the modules of node maps."""
 
@@ -602,4 +602,4 @@ def least_mapped(ui: UiT, stock_bytes: int | None) -> int | None:
     """
     if stock_bytes is None or ui.hasconfig(*MMAP_THRESHOLD):
         return stock_bytes
-    return min(stock_bytes, _LEAST_MAPPED_BYTES)
+    return min(stock_bytes, LEAST_MAPPED_BYTES)

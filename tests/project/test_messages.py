@@ -21,7 +21,6 @@ WITHOUT_HINT = (
     # another message follows, which says why
     "cannot read '%s': %s",
     "cannot survey '%s': %s",
-    "git %s failed: %s",
     "git cannot read '%s': %s",
     "measured process failed: %s",
     # words of hg-git, which scripts of its users may look for
