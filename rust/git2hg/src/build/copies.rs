@@ -63,22 +63,15 @@ impl SeenBlobs {
             return Ok(());
         }
         let mut reached: HashSet<Oid> = self.unread.iter().copied().collect();
-        let mut pending: Vec<Oid> = reached.iter().copied().collect();
-        while !pending.is_empty() {
-            let from = pending.len().saturating_sub(ASKED_AT_ONCE);
-            let mut directories = pending.split_off(from);
-            let found = trees.get_some(&directories)?;
-            pending.extend(directories.drain(found.len()..));
-            for entry in found.iter().flat_map(|tree| entries(&tree.content)) {
-                match kind_of(entry.mode) {
-                    Some(EntryKind::Directory) if reached.insert(entry.oid) => {
-                        pending.push(entry.oid);
-                    }
-                    Some(EntryKind::File(_)) => self.starts.extend(start_of(entry.oid)),
-                    _ => {}
-                }
+        let roots = reached.iter().map(|root| ((), *root)).collect();
+        walk(trees, roots, |(), _, oid, kind| match kind {
+            EntryKind::Directory => reached.insert(oid).then_some(()),
+            EntryKind::File(_) => {
+                self.starts.extend(start_of(oid));
+                None
             }
-        }
+            EntryKind::Gitlink => None,
+        })?;
         self.unread.clear();
         Ok(())
     }
@@ -157,27 +150,41 @@ fn having(
     wanted: &HashSet<Oid>,
 ) -> Result<Sources> {
     let mut sources = Sources::new();
-    let mut pending: Vec<(Vec<u8>, Oid)> = vec![(Vec::new(), root)];
+    walk(trees, vec![(Vec::new(), root)], |path, name, blob, kind| match kind {
+        EntryKind::Directory => Some(join(path, name)),
+        EntryKind::File(flag) if wanted.contains(&blob) => {
+            let path = join(path, name).into_boxed_slice();
+            sources.entry(blob).or_default().push((path, flag));
+            None
+        }
+        _ => None,
+    })?;
+    Ok(sources)
+}
+
+/// Visits each entry below the `pending` trees, with the place of its tree.
+///
+/// `visit` returns the place of a tree whose entries are to be visited, too.
+fn walk<Place>(
+    trees: &GitTrees<impl Write, impl Read>,
+    mut pending: Vec<(Place, Oid)>,
+    mut visit: impl FnMut(&Place, &[u8], Oid, EntryKind) -> Option<Place>,
+) -> Result<()> {
     while !pending.is_empty() {
         let from = pending.len().saturating_sub(ASKED_AT_ONCE);
         let mut directories = pending.split_off(from);
         let oids: Vec<Oid> = directories.iter().map(|(_, oid)| *oid).collect();
         let found = trees.get_some(&oids)?;
         pending.extend(directories.drain(found.len()..));
-        for ((path, _), tree) in directories.iter().zip(found) {
+        for ((place, _), tree) in directories.iter().zip(found) {
             for entry in entries(&tree.content) {
-                match kind_of(entry.mode) {
-                    Some(EntryKind::Directory) => pending.push((join(path, entry.name), entry.oid)),
-                    Some(EntryKind::File(flag)) if wanted.contains(&entry.oid) => {
-                        let path = join(path, entry.name).into_boxed_slice();
-                        sources.entry(entry.oid).or_default().push((path, flag));
-                    }
-                    _ => {}
-                }
+                let inner =
+                    kind_of(entry.mode).and_then(|kind| visit(place, entry.name, entry.oid, kind));
+                pending.extend(inner.map(|inner| (inner, entry.oid)));
             }
         }
     }
-    Ok(sources)
+    Ok(())
 }
 
 #[cfg(test)]
