@@ -115,7 +115,6 @@ def find(
             mapped = buffer.mapped(fd, full, *sizes, policy)
             data = mapped.data
         else:
-            _read_ahead(fd, 0)
             data = memoryview(mmap.mmap(fd, length_bytes, prot=mmap.PROT_READ))
             if os.pread(index, _COMPARED, last) != data[last:]:
                 return None
