@@ -128,6 +128,7 @@ def test_entries_behind_the_snapshot_are_read_by_the_core(path: Path) -> None:
         log = changelog(path)
         assert opened(log).handle
         assert opened(log).data == entries(0, REVS + 10)
+        assert type(log.index).__name__ != "MappedIndex"  # too small for a node map
         check_answers(log, REVS + 10)
     where = bytes(path / ".hg"), b"00changelog.i"
     with index(path).open("rb") as file:

@@ -550,7 +550,8 @@ def load_inner(orig: Callable[..., None], self: Any, *args: Any) -> None:
     opened = opened_index(self)
     if opened is None or _NODE_MAP_OPTION not in self.opener.options:
         return
-    if self._nodemap_file is None and not opened.handle:
+    is_large = len(opened.data) >= self.opener.options[_OPTION].node_map_bytes
+    if self._nodemap_file is None and not (opened.handle and is_large):
         return
     found = getattr(self._inner, "index", None)  # not if it is written in Rust
     if type(found) is not getattr(parsers, "index", object):
