@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use sha1lanes::Message;
+use sha1lanes::{Message, Pieced, portable};
 
 /// SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,6 +85,15 @@ pub fn parents_prefix(p1: Node, p2: Node) -> [u8; 40] {
 pub fn node_of(p1: Node, p2: Node, text: &[u8]) -> Node {
     let head = parents_prefix(p1, p2);
     Node(sha1lanes::digest_one(Message { head: &head, body: text }))
+}
+
+/// Node of the text in `pieces`, with these parents.
+#[must_use]
+pub fn node_of_pieces(p1: Node, p2: Node, pieces: &[&[u8]]) -> Node {
+    let head = parents_prefix(p1, p2);
+    let mut digests = [[0; 20]];
+    portable().digest_pieced(&[Pieced { head: &head, pieces }], &mut digests);
+    Node(digests[0])
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A manifest's text names every file, but a tree needs only the differences from a converted
 //! manifest. Mostly the stored delta has exactly these. Otherwise (a full text, a delta against an
 //! old or hidden manifest, or one not aligned to lines) two texts are compared line by line. A text
-//! shares memory with the text that it was rebuilt from (`shared`), and only some of the large ones
+//! shares memory with the text that it was rebuilt from ([`SharedText`]), and only some of the large ones
 //! are hashed (`plan`). So the cost of a manifest follows its changes. `docs/decisions/scaling.rst`
 //! lists which damage is found and which is missed. Knows no git: file revisions and paths are
 //! numbered elsewhere.
@@ -14,7 +14,6 @@ mod order;
 mod plan;
 mod proof;
 mod reader;
-mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +21,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta};
+use revlog::{Delta, Rev, Revlog, Scratch, SharedText, StoredDelta};
 
 pub(crate) use self::changes::{Base, Changes, ManifestChange, Unusable};
 pub(crate) use self::plan::{ChangesetTree, ChangesetTrees, ManifestPlan};
@@ -31,7 +30,6 @@ use parallel::MemoryPlan;
 use self::order::ReadingOrder;
 use self::proof::{Proof, blame};
 use self::reader::{Reader, Stored};
-use self::shared::SharedText;
 use crate::error::{Error, Result};
 
 /// Distance, in manifests, up to which the delta base is used as the base of changes. A base that

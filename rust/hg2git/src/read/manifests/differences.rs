@@ -5,10 +5,9 @@
 //! be in order.
 
 use revlog::manifest::MalformedManifest;
-use revlog::{Delta, Flag, Line, Lines};
+use revlog::{Cursor, Delta, Flag, Line, Lines, SharedText};
 
 use super::changes::{Changes, ManifestChange, Unusable};
-use super::shared::{Cursor, SharedText};
 
 /// Hexadecimal digits of a node.
 const NODE_DIGITS: usize = 40;

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use revlog::{Rev, Revlog, Scratch};
+use revlog::{Rev, Revlog, Scratch, SharedText};
 
 use super::reader::Reader;
-use super::shared::SharedText;
 use crate::error::Result;
 use crate::read::verify::Check;
 

@@ -7,9 +7,8 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use revlog::{Delta, Rev, Revlog, Scratch, StoredDelta, Texts};
+use revlog::{Delta, Rev, Revlog, Scratch, SharedText, StoredDelta, Tally, Texts};
 
-use super::shared::{SharedText, Tally};
 use crate::error::Result;
 
 /// Texts kept, at most.

@@ -1,14 +1,13 @@
-//! Changes between texts, and chunked texts against flat ones.
+//! Changes between texts.
 
 use std::collections::BTreeMap;
 
 use parallel::Buffer;
 use proptest::prelude::*;
-use revlog::{Delta, Flag};
+use revlog::{Delta, Flag, SharedText, Tally};
 
 use super::changes::{Base, Changes, ManifestChange, Unusable};
 use super::differences::{between, is_aligned, of_delta};
-use super::shared::{SharedText, Tally};
 
 const HEX: [&str; 2] =
     ["7cf5203a514b008b1e2996986ea9627b44d287c1", "56e4157d4de849ae1ffe6c009efc6c84b28667cb"];
@@ -150,50 +149,6 @@ fn new_flags_are_noticed() {
     }
 }
 
-#[test]
-fn a_line_that_goes_on_is_one_piece() {
-    let line = of(&["a"]);
-    let (cut, rest) = line.split_at(line.len() - 1);
-    let base = shared(cut);
-    let bytes = delta_of(&[(cut.len(), 0, rest.to_vec())]);
-    let delta = Delta::parse(&bytes, cut.len()).expect("it fits");
-    let text = base.apply(&delta, &Tally::default());
-    assert!(text.pieces().eq([&line]));
-}
-
-#[test]
-fn a_line_of_any_length_is_one_piece() {
-    let line = [vec![b'.'; 1 << 20], b"\n".to_vec()].concat();
-    let bytes = delta_of(&[(0, 0, b"a\n".to_vec()), (0, 0, line.clone()), (0, 0, of(&["b"]))]);
-    let delta = Delta::parse(&bytes, 0).expect("it fits");
-    let text = SharedText::default().apply(&delta, &Tally::default());
-    assert_eq!(flat(&text).len(), line.len() + of(&["b"]).len() + 2);
-    assert!(text.pieces().all(|piece| piece.ends_with(b"\n")));
-}
-
-#[test]
-fn what_is_in_no_buffer_is_counted_as_long_as_it_is_there() {
-    let tally = Tally::default();
-    let lines = of(&["a", "b", "c"]).repeat(2000);
-    let base = SharedText::new(Buffer::from(lines), &tally);
-    let lists = tally.bytes();
-    let changed = |base: &SharedText, at| {
-        let bytes = delta_of(&[(at, 0, of(&["a"]))]);
-        base.apply(&Delta::parse(&bytes, base.len()).expect("it fits"), &tally)
-    };
-    let first = changed(&base, 0);
-    let one = tally.bytes() - lists;
-    assert!((4000..20_000).contains(&one), "{one} bytes for a chunk and the list of its group");
-    let second = changed(&first, 0);
-    drop(first);
-    assert!(tally.bytes() - lists < 2 * one);
-    let third = changed(&second, 200_000);
-    drop((base, second));
-    assert!(tally.bytes() > one, "the first chunk is shared");
-    drop(third);
-    assert_eq!(tally.bytes(), 0);
-}
-
 fn files() -> impl Strategy<Value = Files> {
     let flag = prop_oneof![Just(""), Just("x"), Just("l")];
     proptest::collection::btree_map("[a-c]{1,3}(/[a-c]{1,2})?", (0..2usize, flag), 0..30)
@@ -211,79 +166,8 @@ fn edits() -> impl Strategy<Value = Vec<Vec<(usize, u8)>>> {
     proptest::collection::vec(proptest::collection::vec((0..1000_usize, 0..4_u8), 0..6), 1..12)
 }
 
-/// Edits of bytes: position in thousandths, removed length, inserted bytes.
-fn byte_edits() -> impl Strategy<Value = Vec<Vec<Edit>>> {
-    let data = prop_oneof![
-        Just(Vec::new()),
-        "(a|\n){1,9}".prop_map(String::into_bytes),
-        (0..200_000_usize).prop_map(|len| vec![b'.'; len]),
-        (0..200_000_usize).prop_map(|len| b"a line of some length\n".repeat(len / 22)),
-    ];
-    let gone = prop_oneof![Just(0), 0..100_usize, 0..100_000_usize];
-    let edit = (0..=1000_usize, gone, data);
-    proptest::collection::vec(proptest::collection::vec(edit, 0..4), 1..6)
-}
-
-/// Edits at positions of a text, ascending and apart.
-fn placed(mut edits: Vec<Edit>, len: usize) -> Vec<Edit> {
-    edits.sort();
-    let mut from = 0;
-    for (place, gone, _) in &mut edits {
-        *place = (*place * len / 1000).max(from);
-        *gone = (*gone).min(len - *place);
-        from = *place + *gone;
-    }
-    edits
-}
-
-fn spliced(base: &[u8], edits: &[Edit]) -> Vec<u8> {
-    let mut text = base.to_vec();
-    for (start, gone, data) in edits.iter().rev() {
-        text.splice(*start..start + gone, data.iter().copied());
-    }
-    text
-}
-
-/// Replaces the unshared parts of one text by the other's.
-fn patched(base: &SharedText, text: &SharedText) -> Vec<u8> {
-    let (mut bytes, new_bytes) = (flat(base), flat(text));
-    for (gone, new) in base.unshared(text).into_iter().rev() {
-        bytes.splice(gone, new_bytes[new].iter().copied());
-    }
-    bytes
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn chunks_are_the_text_that_they_are_made_of(
-        lines in 0..9_000_usize,
-        revisions in byte_edits(),
-        most_bytes in prop_oneof![Just(0), 0..300_000_usize],
-    ) {
-        let mut expected: Vec<u8> =
-            (0..lines).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
-        let tally = Tally::default();
-        let mut text = shared(&expected);
-        for edits in revisions {
-            let edits = placed(edits, expected.len());
-            let bytes = delta_of(&edits);
-            let delta = Delta::parse(&bytes, expected.len()).expect("it fits");
-            expected = spliced(&expected, &edits);
-            let mut made = text.apply(&delta, &tally);
-            prop_assert!(flat(&made) == expected);
-            prop_assert_eq!(made.len(), expected.len());
-            prop_assert!(patched(&text, &made) == expected);
-            made.gather(most_bytes, &tally, |len| {
-                let mut room = Buffer::default();
-                room.reserve_exact(len).map(|()| room)
-            }).expect("is memory");
-            prop_assert!(flat(&made) == expected);
-            prop_assert!(patched(&text, &made) == expected);
-            text = made;
-        }
-    }
 
     #[test]
     fn a_delta_and_a_comparison_say_the_same(base in many_files(), revisions in edits()) {

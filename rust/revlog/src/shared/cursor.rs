@@ -6,8 +6,9 @@ use std::rc::Rc;
 use super::SharedText;
 use super::chunks::{Chunk, Group};
 
-#[derive(Clone)]
-pub(in super::super) struct Cursor<'a> {
+/// A place in a text that only moves forward.
+#[derive(Clone, Debug)]
+pub struct Cursor<'a> {
     text: &'a SharedText,
     /// Current group, and its start.
     group: usize,
@@ -19,6 +20,7 @@ pub(in super::super) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// A cursor at the beginning.
+    #[must_use]
     pub const fn new(text: &'a SharedText) -> Self {
         Self { text, group: 0, group_start: 0, chunk: 0, start: 0 }
     }

@@ -12,12 +12,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
+use crate::patch::Delta;
 use parallel::Buffer;
-use revlog::Delta;
 
-pub(super) use chunks::Tally;
+pub use chunks::Tally;
 use chunks::{Chunk, Group};
-pub(super) use cursor::Cursor;
+pub use cursor::Cursor;
 
 /// Approximate length of a chunk, in bytes: half to twice as long, unless a line is longer or the
 /// text ends.
@@ -28,9 +28,9 @@ const LONGEST_PENDING: usize = 32 * CHUNK_LEN;
 const LONGEST_GROUP: usize = 32;
 const SHORTEST_GROUP: usize = 8;
 
-/// A text in shared chunks.
+/// A text in shared chunks. Copies of it, and texts made from it, stay in one thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SharedText {
+pub struct SharedText {
     groups: Vec<Rc<Group>>,
     len: usize,
     /// Bytes outside buffers, shared or not.
@@ -41,6 +41,7 @@ pub(super) struct SharedText {
 
 impl SharedText {
     /// The text in `buffer`.
+    #[must_use]
     pub fn new(buffer: Buffer, tally: &Tally) -> Self {
         let made_bytes = buffer.capacity();
         let buffer = Rc::new(buffer);
@@ -54,12 +55,28 @@ impl SharedText {
         Self { made_bytes, ..made.text() }
     }
 
+    /// The text `bytes`, copied. All its memory counts in `tally`.
+    #[must_use]
+    pub fn copied(bytes: &[u8], tally: &Tally) -> Self {
+        let mut made = Made::new(tally);
+        made.add(bytes);
+        made.text()
+    }
+
     /// Length in bytes.
+    #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether it has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Bytes of the buffers that were taken when the text was made.
+    #[must_use]
     pub const fn made_bytes(&self) -> usize {
         self.made_bytes
     }
@@ -73,11 +90,25 @@ impl SharedText {
         self.chunks().map(Chunk::bytes)
     }
 
+    /// The last chunk that is not `later`, and its place in the text. Chunks that are later follow
+    /// all others. If all are, the first chunk; `None` for the empty text.
+    pub fn last_chunk(&self, later: impl Fn(&[u8]) -> bool) -> Option<(usize, &[u8])> {
+        let is_later = |chunk: &Chunk| later(chunk.bytes());
+        let group = self.groups.partition_point(|group| !is_later(&group.chunks()[0]));
+        let group = group.saturating_sub(1);
+        let chunks = self.groups.get(group)?.chunks();
+        let chunk = chunks.partition_point(|chunk| !is_later(chunk)).saturating_sub(1);
+        let before = self.groups[..group].iter().map(|group| group.len()).sum::<usize>();
+        let start = before + chunks[..chunk].iter().map(Chunk::len).sum::<usize>();
+        Some((start, chunks[chunk].bytes()))
+    }
+
     /// Applies `delta` to this text.
     ///
     /// # Panics
     ///
     /// If the delta was not checked against the length of this text.
+    #[must_use]
     pub fn apply(&self, delta: &Delta<'_>, tally: &Tally) -> Self {
         let mut made = Made::new(tally);
         made.text.groups.reserve(self.groups.len() + 4);
@@ -140,6 +171,7 @@ impl SharedText {
     /// The differences between this text and `other`: lines of this text and the lines of `other`
     /// that replace them, as ascending ranges of bytes. All bytes outside these ranges are shared
     /// memory.
+    #[must_use]
     pub fn unshared(&self, other: &Self) -> Vec<(Range<usize>, Range<usize>)> {
         let ours: HashSet<_> = self.groups.iter().map(Rc::as_ptr).collect();
         let shared = other.groups.iter().map(Rc::as_ptr);
@@ -335,3 +367,6 @@ impl<'t> Made<'t> {
         self.text
     }
 }
+
+#[cfg(test)]
+mod tests;

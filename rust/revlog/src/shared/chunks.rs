@@ -10,10 +10,11 @@ use parallel::Buffer;
 
 /// Bytes in use by loose chunks and groups, of all texts with this tally.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Tally(Rc<Cell<usize>>);
+pub struct Tally(Rc<Cell<usize>>);
 
 impl Tally {
     /// The bytes in use.
+    #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.get()
     }
