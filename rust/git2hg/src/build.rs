@@ -14,6 +14,7 @@ pub(crate) mod graph;
 mod lineage;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
+mod manifesttext;
 mod merges;
 mod renames;
 pub(crate) mod spool;
@@ -35,7 +36,7 @@ use revlog::{Changeset, Node, Revlog, node};
 use crate::build::commits::{ImportedFacts, Imports, is_part};
 use crate::build::copies::{CopySources, SeenBlobs, copies};
 use crate::build::files::{FileRevisions, NewText, nodes_of};
-use crate::build::manifestlines::{LineEdit, entry};
+use crate::build::manifestlines::LineEdit;
 use crate::build::manifests::{Number, PushedManifests};
 use crate::build::spool::Spool;
 use crate::error::{Error, Result};
@@ -442,7 +443,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         };
         let text = self.manifests.text(before.flatten())?;
         let node_of = |path: &[u8]| {
-            let found = entry(&text, path).map(|(node, _)| node);
+            let found = text.entry(path).map(|(node, _)| node);
             found.ok_or_else(|| Error::Wrong(format!("no entry of {}", path.escape_ascii())))
         };
         let mut edits = Vec::with_capacity(changes.len());

@@ -24,8 +24,9 @@ use revlog::{Changeset, Node, RevlogKind, Store, copy_source, split_metadata};
 use crate::build::filelogs::{FileHistory, StoredFilelogs, blob_of};
 use crate::build::files::{NewText, RevisionContent};
 use crate::build::graph::ChangesetGraph;
-use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
+use crate::build::manifestlines::{DifferingLine, LineEdit};
 use crate::build::manifests::Number;
+use crate::build::manifesttext::ManifestText;
 use crate::build::renames::{DetectedChanges, Detection};
 use crate::build::{
     ChangesetBuilder, Converted, LINK, MOST_HASHED, RefusedFile, TextsOfCommit, accepted,
@@ -96,7 +97,7 @@ enum FileSource {
 struct Parents<'a> {
     both: [Option<&'a Converted>; 2],
     above: [Number; 2],
-    texts: [Arc<Vec<u8>>; 2],
+    texts: [ManifestText; 2],
 }
 
 /// Manifest and listed files of a changeset.
@@ -330,7 +331,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let had = first.and_then(|first| first.imported.as_ref());
         let had_modules = had.is_some_and(|facts| facts.root.modules.is_some());
         let parent_state = match first {
-            Some(first) => entry(&self.manifests.text(first.manifest)?, SUB_STATE),
+            Some(first) => self.manifests.text(first.manifest)?.entry(SUB_STATE),
             None => None,
         };
         let is_concerned = had_modules
@@ -464,7 +465,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         &mut self,
         of: &ImportedTree<'_>,
         parents: [Option<&Converted>; 2],
-        manifest_before: &[u8],
+        manifest_before: &ManifestText,
         CommittedFiles { manifest, listed, copies }: &CommittedFiles,
     ) -> Committed<Vec<u8>> {
         let ImportedTree { texts, commit, tree, .. } = of;
@@ -478,7 +479,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
                     return Ok(true);
                 }
                 // the manifest decides a hidden file once the tree has it
-                match (entry(manifest_before, path), before) {
+                match (manifest_before.entry(path), before) {
                     (Some((node, flag)), Some((shown, blob))) if flag == shown => {
                         Ok(self.history()?.content(path, node)?.blob == blob)
                     }
@@ -543,7 +544,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     ) -> Committed<CommittedFiles> {
         let texts = &parents.texts;
         let is_merge = parents.both[1].is_some();
-        let lines = if is_merge { differing(&texts[0], &texts[1]) } else { Vec::new() };
+        let lines = if is_merge { texts[0].differing(&texts[1]) } else { Vec::new() };
         let kept: Vec<(&[u8], FileSource)> = lines.iter().filter_map(kept_of).collect();
         let mut edits: Vec<LineEdit> = Vec::new();
         let mut listed: Vec<Box<[u8]>> = Vec::new();
@@ -559,7 +560,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let prefetched = prefetched.map(|blob| self.next_content(blob)).transpose()?;
             let is_of_tree = matches!(file, FileSource::Tree { .. });
             let prefetched = prefetched.filter(|_| is_of_tree);
-            let entries = [entry(&texts[0], path), entry(&texts[1], path)];
+            let entries = [texts[0].entry(path), texts[1].entry(path)];
             let flag = match file {
                 FileSource::Unchanged => continue,
                 FileSource::Removed => {
@@ -647,7 +648,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             None => bases.insert(self.bases(parents)?),
         };
         for base in bases {
-            if entry(&self.manifests.text(*base)?, path) != kept {
+            if self.manifests.text(*base)?.entry(path) != kept {
                 return Ok(true);
             }
         }
@@ -705,7 +706,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let mut both = None;
         if let Some(source) = source.filter(|source| **source != *path) {
             let there = [&parents.texts[0], &parents.texts[1]]
-                .map(|text| entry(text, &source).map(|(node, _)| node));
+                .map(|text| text.entry(&source).map(|(node, _)| node));
             let is_second = !parents.texts[1].is_empty()
                 && (two == Node::NULL || there[0].is_none())
                 && there[1].is_some();

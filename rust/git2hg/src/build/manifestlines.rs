@@ -1,6 +1,4 @@
-//! Lines of flat manifests: edits, lookups and differences.
-//!
-//! Lines are found by bisection, so an edit costs its own size and one copy of the text.
+//! Lines of flat manifests: lookups by bisection, and differences.
 
 use parallel::hex::hex;
 use revlog::Node;
@@ -12,36 +10,6 @@ pub(crate) struct LineEdit {
     pub path: Box<[u8]>,
     /// New entry; `None` removes the path.
     pub entry: Option<(Node, Flag)>,
-}
-
-/// Applies `edits`, ascending by path, to the text `base`. Appends the hunks to `delta`.
-pub(crate) fn apply(base: &[u8], edits: &[LineEdit], delta: &mut Vec<u8>) -> Vec<u8> {
-    let mut text = Vec::with_capacity(base.len() + edits.len() * 100);
-    let mut kept_from = 0;
-    // start of a hunk in the delta that may still grow
-    let mut open: Option<usize> = None;
-    for LineEdit { path, entry } in edits {
-        let (start, end) = find(base, kept_from, path);
-        if open.is_none() || start != kept_from {
-            text.extend_from_slice(&base[kept_from..start]);
-            open = Some(delta.len());
-            push_word(delta, start);
-            delta.extend_from_slice(&[0; 8]);
-        }
-        if let Some((node, flag)) = entry {
-            let from = text.len();
-            push_line(&mut text, path, *node, *flag);
-            delta.extend_from_slice(&text[from..]);
-        }
-        kept_from = end;
-        if let Some(head) = open {
-            let data_len = delta.len() - head - 12;
-            delta[head + 4..head + 8].copy_from_slice(&word(end));
-            delta[head + 8..head + 12].copy_from_slice(&word(data_len));
-        }
-    }
-    text.extend_from_slice(&base[kept_from..]);
-    text
 }
 
 /// Appends a line.
@@ -59,7 +27,7 @@ pub(crate) fn push_line(out: &mut Vec<u8>, path: &[u8], node: Node, flag: Flag) 
 
 /// Entry of a path.
 pub(crate) fn entry(text: &[u8], path: &[u8]) -> Option<(Node, Flag)> {
-    let (start, end) = find(text, 0, path);
+    let (start, end) = find(text, path);
     parse(text.get(start + path.len()..end)?)
 }
 
@@ -75,10 +43,9 @@ fn parse(rest: &[u8]) -> Option<(Node, Flag)> {
     Some((Node::from_hex(digits)?, flag))
 }
 
-/// Start and end of the line of `path`, searched from `from` on. Both are the place of insertion if
-/// the path is missing.
-fn find(text: &[u8], from: usize, path: &[u8]) -> (usize, usize) {
-    let (mut low, mut high) = (from, text.len());
+/// Start and end of the line of `path`. Both are the place of insertion if the path is missing.
+pub(crate) fn find(text: &[u8], path: &[u8]) -> (usize, usize) {
+    let (mut low, mut high) = (0, text.len());
     while low < high {
         let middle = usize::midpoint(low, high);
         let start = memchr::memrchr(b'\n', &text[low..middle]).map_or(low, |at| low + at + 1);
@@ -94,39 +61,71 @@ fn find(text: &[u8], from: usize, path: &[u8]) -> (usize, usize) {
     (low, low)
 }
 
-/// Paths with different lines in two manifests, ascending, with both entries.
-pub(crate) fn differing<'a>(one: &'a [u8], two: &'a [u8]) -> Vec<DifferingLine<'a>> {
-    let mut found = Vec::new();
-    let (mut one, mut two) = (one, two);
-    while !(one.is_empty() && two.is_empty()) {
-        let same = same_lines(one, two);
-        (one, two) = (&one[same..], &two[same..]);
-        let (first, second) = (Head::of(one), Head::of(two));
-        match (first, second) {
-            (None, None) => break,
+/// Appends the paths with different lines in two manifests, ascending, with both entries. Both are
+/// in pieces of whole lines.
+pub(crate) fn differing<'a>(
+    one: impl Iterator<Item = &'a [u8]>,
+    two: impl Iterator<Item = &'a [u8]>,
+    found: &mut Vec<DifferingLine<'a>>,
+) {
+    let (mut one, mut two) = (Rest::of(one), Rest::of(two));
+    loop {
+        let same = same_lines(one.piece, two.piece);
+        one.pass(same);
+        two.pass(same);
+        if same > 0 {
+            continue;
+        }
+        match (Head::of(one.piece), Head::of(two.piece)) {
+            (None, None) => return,
             (Some(first), second)
                 if second.as_ref().is_none_or(|second| first.path < second.path) =>
             {
                 found.push(DifferingLine { path: first.path, entries: [first.entry, None] });
-                one = &one[first.len..];
+                one.pass(first.len);
             }
             (first, Some(second))
                 if first.as_ref().is_none_or(|first| second.path < first.path) =>
             {
                 found.push(DifferingLine { path: second.path, entries: [None, second.entry] });
-                two = &two[second.len..];
+                two.pass(second.len);
             }
             (Some(first), Some(second)) => {
                 if first.entry != second.entry {
                     let entries = [first.entry, second.entry];
                     found.push(DifferingLine { path: first.path, entries });
                 }
-                (one, two) = (&one[first.len..], &two[second.len..]);
+                one.pass(first.len);
+                two.pass(second.len);
             }
             (Some(_), None) | (None, Some(_)) => unreachable!("less than nothing"),
         }
     }
-    found
+}
+
+/// Lines that are not compared yet.
+struct Rest<'a, P> {
+    /// Empty only at the end.
+    piece: &'a [u8],
+    pieces: P,
+}
+
+impl<'a, P: Iterator<Item = &'a [u8]>> Rest<'a, P> {
+    fn of(pieces: P) -> Self {
+        let mut rest = Self { piece: &[], pieces };
+        rest.pass(0);
+        rest
+    }
+
+    /// Passes bytes of the piece.
+    fn pass(&mut self, len: usize) {
+        self.piece = &self.piece[len..];
+        while self.piece.is_empty()
+            && let Some(next) = self.pieces.next()
+        {
+            self.piece = next;
+        }
+    }
 }
 
 /// Path with its entries in two manifests.
@@ -162,68 +161,4 @@ fn same_lines(one: &[u8], two: &[u8]) -> usize {
     let rest = one[from..].iter().zip(&two[from..]).take_while(|(one, two)| one == two);
     let same = from + rest.count();
     memchr::memrchr(b'\n', &one[..same]).map_or(0, |at| at + 1)
-}
-
-fn push_word(out: &mut Vec<u8>, number: usize) {
-    out.extend_from_slice(&word(number));
-}
-
-/// Big-endian offset in a text shorter than 4 GiB.
-fn word(number: usize) -> [u8; 4] {
-    u32::try_from(number).expect("manifests are shorter than 4 GiB").to_be_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use parallel::Buffer;
-    use proptest::collection::btree_map;
-    use proptest::prelude::*;
-    use revlog::Delta;
-
-    use super::*;
-
-    type Entries = BTreeMap<String, (u8, u8)>;
-
-    fn entry_of((node, flag): (u8, u8)) -> (Node, Flag) {
-        let flag = [Flag::Regular, Flag::Executable, Flag::Symlink][usize::from(flag % 3)];
-        (Node::from_bytes([node; 20]), flag)
-    }
-
-    fn text(entries: &Entries) -> Vec<u8> {
-        let mut out = Vec::new();
-        for (path, value) in entries {
-            let (node, flag) = entry_of(*value);
-            push_line(&mut out, path.as_bytes(), node, flag);
-        }
-        out
-    }
-
-    fn entries() -> impl Strategy<Value = Entries> {
-        btree_map("[a-c/.]{1,3}", (0..3_u8, 0..3_u8), 0..20)
-    }
-
-    proptest! {
-        #[test]
-        fn edits_make_any_manifest_of_any_other(base in entries(), target in entries()) {
-            let (base_text, target_text) = (text(&base), text(&target));
-            let lines = differing(&base_text, &target_text);
-            let edits: Vec<LineEdit> = lines
-                .iter()
-                .map(|line| LineEdit { path: line.path.into(), entry: line.entries[1] })
-                .collect();
-            let mut delta = Vec::new();
-            prop_assert_eq!(&apply(&base_text, &edits, &mut delta), &target_text);
-            let mut made = Buffer::default();
-            let parsed = Delta::parse(&delta, base_text.len()).expect("is a delta");
-            parsed.apply(&base_text, &mut made).expect("is memory");
-            prop_assert_eq!(made.as_slice(), &target_text[..]);
-            for line in lines {
-                let path = std::str::from_utf8(line.path).expect("ascii");
-                prop_assert_eq!(line.entries[0], base.get(path).copied().map(entry_of));
-                prop_assert_eq!(entry(&target_text, line.path), line.entries[1]);
-            }
-        }
-    }
 }

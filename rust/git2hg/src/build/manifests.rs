@@ -3,22 +3,29 @@
 //! The number of a manifest is its revision in the store. New manifests are numbered after these,
 //! and the null manifest is `None`. So parents have smaller numbers than their children.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use parallel::{Buffer, Cache, Directory};
-use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
+use parallel::{Cache, Directory};
+use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Tally, Texts, node};
 
-use crate::build::manifestlines::{DifferingLine, LineEdit, apply, differing, entry};
+use crate::build::manifestlines::{DifferingLine, LineEdit};
+use crate::build::manifesttext::ManifestText;
 use crate::build::spool::Spool;
-use crate::chain::applied;
 use crate::error::{Error, Result};
 
 /// Number of a manifest; `None` is the null manifest.
 pub(crate) type Number = Option<u32>;
 
-/// Deltas after which a whole text is kept.
-pub(crate) const LONGEST_CHAIN: u32 = 100;
+/// A whole text is written after deltas of this part of its length together, and of this many bytes
+/// at least. So whole texts take a few times as much room as deltas, however long they are.
+const CHAIN_PART: usize = 8;
+const SHORTEST_CHAIN_BYTES: usize = 64 << 10;
+/// Cost of applying a delta beside its bytes, in bytes of a delta.
+const DELTA_BYTES: usize = 500;
+/// Texts in memory, at most.
+const MOST_TEXTS: usize = 1024;
 /// Memory of a list of changes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 100;
 /// Linear searches for nodes of the store before a table is built.
@@ -38,10 +45,29 @@ pub(crate) struct NewManifest {
     /// Place of the list for [`PushedManifests::changed`].
     edits_at: u64,
     edits_len: u32,
-    /// Deltas since the last whole text; 0 if this manifest has one.
-    chain: u32,
+    /// Of deltas since the last whole text; zero if this manifest has one.
+    chain: ChainLength,
     text_at: u64,
     text_len: u32,
+}
+
+/// Length of a chain of deltas to apply, as bytes of deltas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChainLength(usize);
+
+impl ChainLength {
+    /// The length with one more delta, to a text of `text_len` bytes; zero if that is to be written
+    /// whole.
+    pub fn with(self, delta_len: usize, text_len: usize) -> Self {
+        let bytes = self.0 + delta_len + DELTA_BYTES;
+        let is_long = bytes > SHORTEST_CHAIN_BYTES.max(text_len / CHAIN_PART);
+        Self(if is_long { 0 } else { bytes })
+    }
+
+    /// Whether the text is written whole.
+    pub fn is_whole(self) -> bool {
+        self == Self(0)
+    }
 }
 
 /// All manifests.
@@ -57,7 +83,10 @@ pub(crate) struct PushedManifests<'a> {
     stored: Option<HashMap<Node, u32>>,
     searches: u32,
     spool: Spool,
-    texts: Cache<u32, Arc<Vec<u8>>>,
+    /// Least recently used first.
+    texts: VecDeque<(u32, ManifestText)>,
+    tally: Tally,
+    most_text_bytes: usize,
     /// Cache of [`Self::changed`].
     changed: Cache<u32, Arc<Vec<u8>>>,
     /// Cache of [`Self::nodes_at`].
@@ -77,7 +106,9 @@ impl<'a> PushedManifests<'a> {
             stored: None,
             searches: 0,
             spool: Spool::new(dir, "manifests")?,
-            texts: Cache::new(most_bytes / 4),
+            texts: VecDeque::new(),
+            tally: Tally::default(),
+            most_text_bytes: most_bytes / 4,
             changed: Cache::new(most_bytes / 8),
             lookups: ManifestLookups::new(most_bytes / 8),
         })
@@ -146,21 +177,22 @@ impl<'a> PushedManifests<'a> {
     /// # Errors
     ///
     /// [`Error::Store`] if the text cannot be read, or does not match its node.
-    pub fn text(&mut self, number: Number) -> Result<Arc<Vec<u8>>> {
-        let Some(number) = number else { return Ok(Arc::default()) };
+    pub fn text(&mut self, number: Number) -> Result<ManifestText> {
+        let Some(number) = number else { return Ok(ManifestText::default()) };
         let mut chain: Vec<NewManifest> = Vec::new();
         let mut at = Some(number);
         let mut text = loop {
-            let Some(number) = at else { break Arc::default() };
-            if let Some(text) = self.texts.get(&number) {
+            let Some(number) = at else { break ManifestText::default() };
+            if let Some(text) = self.recall(number) {
                 break text;
             }
             match self.rev(number).map_err(|new| *new) {
                 Ok(rev) => break self.stored_text(rev)?,
-                Err(new) if new.chain == 0 => {
-                    let mut text = Vec::new();
-                    self.spool.read(new.text_at, new.text_len as usize, &mut text)?;
-                    break Arc::new(text);
+                Err(new) if new.chain.is_whole() => {
+                    let mut bytes = Vec::new();
+                    self.spool.read(new.text_at, new.text_len as usize, &mut bytes)?;
+                    // branches that take turns share it
+                    break self.keep(number, ManifestText::new(&bytes, &self.tally));
                 }
                 Err(new) => {
                     chain.push(new);
@@ -168,20 +200,38 @@ impl<'a> PushedManifests<'a> {
                 }
             }
         };
-        if !chain.is_empty() {
-            let deltas = chain.into_iter().rev().map(|new| {
-                let mut bytes = Vec::new();
-                self.spool.read(new.delta_at, new.delta_len as usize, &mut bytes)?;
-                Ok::<_, Error>(Buffer::from(bytes))
-            });
-            let base = Arc::new(Buffer::from(text.to_vec()));
-            text = Arc::new(applied(base, deltas, Buffer::default)?.to_vec());
+        let mut delta = Vec::new();
+        for new in chain.into_iter().rev() {
+            self.spool.read(new.delta_at, new.delta_len as usize, &mut delta)?;
+            let made = text.patched(&delta, &self.tally);
+            text = made.map_err(|problem| Error::Wrong(problem.to_string()))?;
         }
-        self.texts.put(number, Arc::clone(&text), text.len());
-        Ok(text)
+        Ok(self.keep(number, text))
     }
 
-    fn stored_text(&mut self, rev: Rev) -> Result<Arc<Vec<u8>>> {
+    fn recall(&mut self, number: u32) -> Option<ManifestText> {
+        let place = self.texts.iter().rposition(|(kept, _)| *kept == number)?;
+        let entry = self.texts.remove(place)?;
+        let text = entry.1.clone();
+        self.texts.push_back(entry);
+        Some(text)
+    }
+
+    /// Caches a text, and returns it. Two are cached whatever they take, and all that take no more.
+    fn keep(&mut self, number: u32, text: ManifestText) -> ManifestText {
+        let most_bytes = self.most_text_bytes.max(2 * text.len());
+        if self.texts.back().is_none_or(|(last, _)| *last != number) {
+            self.texts.push_back((number, text.clone()));
+        }
+        while self.texts.len() > MOST_TEXTS
+            || self.texts.len() > 2 && self.tally.bytes() > most_bytes
+        {
+            self.texts.pop_front();
+        }
+        text
+    }
+
+    fn stored_text(&mut self, rev: Rev) -> Result<ManifestText> {
         let index = self.revlog.index();
         let kept = std::mem::take(&mut self.kept);
         let mut texts = Texts::resume(self.revlog, &mut self.scratch, self.kept_bytes, kept);
@@ -192,7 +242,7 @@ impl<'a> PushedManifests<'a> {
         if own != index.node(rev) {
             return Err(self.revlog.corrupt(rev, "its text does not match its node").into());
         }
-        Ok(Arc::new(text.as_slice().to_vec()))
+        Ok(ManifestText::new(&text, &self.tally))
     }
 
     /// Adds the manifest that `edits` make of the first of `parents`, first used by the changeset
@@ -204,10 +254,11 @@ impl<'a> PushedManifests<'a> {
     pub fn add(&mut self, parents: [Number; 2], edits: &[LineEdit], link: u32) -> Result<Number> {
         let base = parents[0];
         let base_text = self.text(base)?;
-        let mut delta = Vec::new();
-        let text = apply(&base_text, edits, &mut delta);
+        let delta = base_text.delta_of(edits);
+        let text = base_text.patched(&delta, &self.tally);
+        let text = text.map_err(|problem| Error::Wrong(problem.to_string()))?;
         let [p1, p2] = parents.map(|parent| self.node(parent));
-        let node = node::node_of(p1, p2, &text);
+        let node = text.node(p1, p2);
         if let Some(number) = self.numbers.get(&node) {
             return Ok(Some(*number));
         }
@@ -219,8 +270,8 @@ impl<'a> PushedManifests<'a> {
             return Ok(Some(number));
         }
         let chain = match base.map(|base| self.rev(base)) {
-            Some(Err(new)) => new.chain + 1,
-            _ => 1,
+            Some(Err(new)) => new.chain,
+            _ => ChainLength::default(),
         };
         let short = |len: usize| u32::try_from(len).map_err(|_| Error::TooMany);
         let mut listed = Vec::new();
@@ -236,23 +287,21 @@ impl<'a> PushedManifests<'a> {
             delta_len: short(delta.len())?,
             edits_at: self.spool.len() + delta.len() as u64,
             edits_len: short(listed.len())?,
-            chain,
+            chain: chain.with(delta.len(), text.len()),
             text_at: 0,
             text_len: short(text.len())?,
         };
         self.spool.push(&delta)?;
         self.spool.push(&listed)?;
-        if chain >= LONGEST_CHAIN {
-            new.chain = 0;
+        if new.chain.is_whole() {
             new.text_at = self.spool.len();
-            self.spool.push(&text)?;
+            self.spool.push(&text.to_vec())?;
         }
         let number = stored_len + short(self.new.len())?;
         self.new.push(new);
         self.numbers.insert(node, number);
         self.keep_changed(number, listed);
-        let len = text.len();
-        self.texts.put(number, Arc::new(text), len);
+        self.keep(number, text);
         Ok(Some(number))
     }
 
@@ -276,7 +325,7 @@ impl<'a> PushedManifests<'a> {
             Ok(_) => {
                 let before = self.text(self.parents(number)[0])?;
                 let after = self.text(Some(number))?;
-                for DifferingLine { path, entries: [_, entry] } in differing(&before, &after) {
+                for DifferingLine { path, entries: [_, entry] } in before.differing(&after) {
                     push_change(path, entry.map(|(node, _)| node), &mut listed);
                 }
             }
@@ -293,13 +342,13 @@ impl<'a> PushedManifests<'a> {
     pub fn nodes_at(&mut self, number: u32, paths: &[&[u8]]) -> Result<Vec<Option<Node>>> {
         let known: Vec<_> = paths.iter().map(|path| self.lookups.get(number, path)).collect();
         let text = if known.iter().all(Option::is_some) {
-            Arc::default()
+            ManifestText::default()
         } else {
             self.text(Some(number))?
         };
         let found = known.into_iter().zip(paths).map(|(known, path)| {
             let node = known.unwrap_or_else(|| {
-                let node = entry(&text, path).map_or(Node::NULL, |(node, _)| node);
+                let node = text.entry(path).map_or(Node::NULL, |(node, _)| node);
                 self.lookups.put(number, path, node);
                 node
             });

@@ -13,7 +13,7 @@ use revlog::node::node_of;
 
 use crate::build::ancestry::{Contested, heads};
 use crate::build::files::NewText;
-use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry};
+use crate::build::manifestlines::{DifferingLine, LineEdit};
 use crate::build::manifests::Number;
 use crate::build::{Applied, ChangesetBuilder, Converted, MadeManifest, accepted};
 use crate::error::Result;
@@ -56,7 +56,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
     ) -> Result<Applied> {
         let merged = parents.map(|parent| parent.manifest);
         let texts = [self.manifests.text(merged[0])?, self.manifests.text(merged[1])?];
-        let lines = differing(&texts[0], &texts[1]);
+        let lines = texts[0].differing(&texts[1]);
         let contested: Vec<Contested<'_>> = lines.iter().filter_map(contested_of).collect();
         let progress = self.progress;
         let tick = || progress.tick();
@@ -69,7 +69,7 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         for Merged { path, line, changed } in all {
             let entries = match line {
                 Some(line) => line.entries,
-                None => [entry(&texts[0], path); 2],
+                None => [texts[0].entry(path); 2],
             };
             let (new, olds) = match changed {
                 Some(changed) => (changed.new, changed.olds),

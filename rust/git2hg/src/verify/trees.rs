@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::iter::once;
 use std::sync::Arc;
 
 use dialect::CopySource;
@@ -17,7 +18,7 @@ use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::KnownParent;
 use crate::build::manifestlines::{differing, entry};
-use crate::build::manifests::{LONGEST_CHAIN, MOST_SEARCHES};
+use crate::build::manifests::{ChainLength, MOST_SEARCHES};
 use crate::build::spool::Spool;
 use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
@@ -39,7 +40,7 @@ pub(crate) struct ManifestTrees<'a> {
     spool: Spool,
     kept: HashMap<usize, (u64, usize)>,
     /// For each manifest, deltas since the last whole text.
-    chains: Vec<u32>,
+    chains: Vec<ChainLength>,
     contents: FileBlobs<'a>,
     trees: HashMap<Node, Oid>,
 }
@@ -73,7 +74,7 @@ impl<'a> ManifestTrees<'a> {
             searches: 0,
             spool: Spool::new(dir, "verified-manifests")?,
             kept: HashMap::new(),
-            chains: vec![0; manifests.len()],
+            chains: vec![ChainLength::default(); manifests.len()],
             manifests,
             contents,
             trees,
@@ -227,7 +228,7 @@ impl<'a> ManifestTrees<'a> {
         let bytes = self.manifests.delta(number)?;
         let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
         let text = self.manifests.patch(number, &base, &delta)?;
-        self.keep(number, &text)?;
+        self.keep(number, bytes.len(), &text)?;
         let (mut entries, mut kept) = (Entries::new(), Entries::new());
         let (mut from, mut at) = (0, 0);
         for hunk in delta.hunks() {
@@ -250,11 +251,12 @@ impl<'a> ManifestTrees<'a> {
     }
 
     /// Keeps the text of a manifest, if its chain is long: a branch may start at any of them.
-    fn keep(&mut self, number: usize, text: &[u8]) -> VerifyResult<()> {
+    fn keep(&mut self, number: usize, delta_len: usize, text: &[u8]) -> VerifyResult<()> {
         let base = self.manifests.find(self.manifests.base(number));
-        let chain = base.map_or(0, |base| self.chains[base]) + 1;
-        self.chains[number] = chain % LONGEST_CHAIN;
-        if chain == LONGEST_CHAIN && !self.kept.contains_key(&number) {
+        let before = base.map_or_else(ChainLength::default, |base| self.chains[base]);
+        let chain = before.with(delta_len, text.len());
+        self.chains[number] = chain;
+        if chain.is_whole() && !self.kept.contains_key(&number) {
             self.kept.insert(number, (self.spool.len(), text.len()));
             self.spool.push(text)?;
         }
@@ -264,7 +266,8 @@ impl<'a> ManifestTrees<'a> {
     /// Differences of two manifests.
     fn compared(&mut self, before: Node, manifest: Node) -> VerifyResult<Entries> {
         let (one, two) = (self.text(before)?, self.text(manifest)?);
-        let lines = differing(&one, &two);
+        let mut lines = Vec::new();
+        differing(once(&one[..]), once(&two[..]), &mut lines);
         Ok(lines.into_iter().map(|line| (line.path.into(), line.entries[1])).collect())
     }
 
