@@ -1,7 +1,7 @@
 """The profile of the largest histories: much of everything at once.
 
 A manifest has megabytes. Each line of development has the text of its last one, which
-is edited in place. A thread hashes copies meanwhile, and needs most of the time.
+is edited in place. Threads hash copies meanwhile, and need most of the time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LARGEST = 5_000_000
 _MINUTES = 10_000_000  # of which dates are drawn: nineteen years
 _DEEPEST = 7
 _MOVED = 8  # so many lines come and go by moving the text behind them
-_LATEST = 8  # changesets that may wait for the node of their manifest
+_LATEST = 16  # changesets that may wait for the node of their manifest
 
 
 class _File(NamedTuple):

@@ -207,18 +207,18 @@ class Revlog:
 
 
 class LateRevlog(Revlog):
-    """A revlog of large texts, which a thread hashes while the next ones are made."""
+    """A revlog of large texts, which threads hash while the next ones are made."""
 
-    __slots__ = ("_last", "_spare", "_worker")
+    __slots__ = ("_spare", "_unhashed", "_workers")
     _spill_bytes = 1 << 22  # to write waits for all nodes
 
     def __init__(
         self, path: Callable[[bytes], bytes], compress: Callable[[bytes], bytes | None]
     ) -> None:
         super().__init__(path, compress)
-        self._worker = ThreadPoolExecutor(1)
+        self._workers = [ThreadPoolExecutor(1) for _ in range(2)]
         self._spare: list[bytearray] = []  # new memory takes longer than a copy
-        self._last: Future[None] | None = None
+        self._unhashed: dict[int, tuple[Future[None], ThreadPoolExecutor]] = {}
 
     def add_late(
         self, text: bytearray, p1: int, p2: int, link_rev: int, delta: bytes | None
@@ -227,17 +227,26 @@ class LateRevlog(Revlog):
         rev = self._append(NULL_NODE, text, p1, p2, link_rev, delta)
         copy = self._spare.pop() if self._spare else bytearray()
         copy[:] = text
-        self._last = self._worker.submit(self._hash, rev, copy)
-        return rev, self._last
+        waiting = {at: one for at, one in self._unhashed.items() if not one[0].done()}
+        # a line stays with its thread, and does not wait for another one
+        busy = [worker for _hashed, worker in waiting.values()]
+        free = min(self._workers, key=busy.count)
+        worker = waiting[p1][1] if p1 in waiting else free
+        waits = [waiting[parent][0] for parent in (p1, p2) if parent in waiting]
+        hashed = worker.submit(self._hash, rev, copy, waits)
+        self._unhashed = {**waiting, rev: (hashed, worker)}
+        return rev, hashed
 
     def close(self) -> list[bytes]:
         """Write what is left, with the last nodes."""
         self._set_nodes()
-        self._worker.shutdown()
+        for worker in self._workers:
+            worker.shutdown()
         return super().close()
 
-    def _hash(self, rev: int, text: bytearray) -> None:
-        # in order, so the parents have their nodes
+    def _hash(self, rev: int, text: bytearray, waits: list[Future[None]]) -> None:
+        for parent in waits:  # of those that wait, the oldest has its parents
+            parent.result()
         p1, p2 = self.parents(rev)
         hashed = sha1(b"".join(sorted((self.node(p1), self.node(p2)))))
         hashed.update(text)
@@ -250,8 +259,9 @@ class LateRevlog(Revlog):
 
     def _set_nodes(self) -> None:
         """Wait for all nodes, and put them into the entries that are not written."""
-        if self._last:
-            self._last.result()
+        for hashed, _worker in self._unhashed.values():
+            hashed.result()
+        self._unhashed = {}
         first = len(self) - len(self._entries)
         for place, entry in enumerate(self._entries):
             self._entries[place] = entry[:32] + self.node(first + place) + entry[52:]
