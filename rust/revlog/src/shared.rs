@@ -12,12 +12,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
-use crate::patch::Delta;
 use parallel::Buffer;
 
-pub use chunks::Tally;
-use chunks::{Chunk, Group};
-pub use cursor::Cursor;
+pub use self::chunks::Tally;
+use self::chunks::{Chunk, Group};
+pub use self::cursor::Cursor;
+use crate::patch::Delta;
 
 /// Approximate length of a chunk, in bytes: half to twice as long, unless a line is longer or the
 /// text ends.

@@ -1,6 +1,6 @@
 //! Text of a flat manifest, in chunks that it shares with others.
 //!
-//! Edits, lookups and comparisons cost what differs; only a node costs the whole text.
+//! Edits, lookups and comparisons cost the differences; only a node costs the whole text.
 
 use std::rc::Rc;
 

@@ -3,10 +3,10 @@
 //! A manifest's text names every file, but a tree needs only the differences from a converted
 //! manifest. Mostly the stored delta has exactly these. Otherwise (a full text, a delta against an
 //! old or hidden manifest, or one not aligned to lines) two texts are compared line by line. A text
-//! shares memory with the text that it was rebuilt from ([`SharedText`]), and only some of the large ones
-//! are hashed (`plan`). So the cost of a manifest follows its changes. `docs/decisions/scaling.rst`
-//! lists which damage is found and which is missed. Knows no git: file revisions and paths are
-//! numbered elsewhere.
+//! shares memory with the text that it was rebuilt from ([`SharedText`]), and only some of the large
+//! ones are hashed (`plan`). So the cost of a manifest follows its changes.
+//! `docs/decisions/scaling.rst` lists which damage is found and which is missed. Knows no git: file
+//! revisions and paths are numbered elsewhere.
 
 mod changes;
 mod differences;
