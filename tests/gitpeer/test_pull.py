@@ -178,6 +178,23 @@ def test_a_part_of_a_history_is_refused(
     assert {"one", "two", "three"} <= {*clone.hg("log", "-T", "{desc}\n").split()}
 
 
+def test_only_a_pull_keeps_a_part(tmp_path: Path, project: HostedRepository) -> None:
+    commit = project.git("rev-parse", "default~1").strip()
+    (project.path / "objects" / commit[:2] / commit[2:]).unlink()
+    clone = Clone(tmp_path / "clone")
+    url = project.path.as_uri()
+    hint = "clone again; 'hg init' and 'hg pull' would keep what was imported"
+    code, output = clone.run("clone", f"git+{url}", str(clone.root))
+    assert (code, output.splitlines()[-1]) == (255, f"({hint})")
+    assert not clone.root.exists()
+    clone.hg("init", str(clone.root))
+    code, output = clone.run("pull", f"git+{url}")
+    assert (code, output.splitlines()[-1]) == (
+        255,
+        "(pull again; what was imported is kept)",
+    )
+
+
 class Local:
     """A repository of this machine, and a clone of it in a dialect."""
 

@@ -340,6 +340,8 @@ def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
             hint=_(b"complete it there: git fetch --unshallow"),
         )
     hint = _(b"pull again; what was imported is kept")
+    if is_cloning():
+        hint = _(b"clone again; 'hg init' and 'hg pull' would keep what was imported")
     if exc.kind is FailureKind.LIMIT:
         hint = _(b"pull parts with -r, or see 'hg help config.amalgam.git.max-pull'")
     return source.failed(exc, hint)
