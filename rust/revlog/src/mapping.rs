@@ -35,6 +35,10 @@ const PAGES_PER_TOUCH: usize = 64;
 /// Touched pages up to which all are read alone, in a mapping of any size.
 const FEW_TOUCHES: usize = 16;
 
+/// Length of a large page, on most processors. The kernel maps one at a time where a file has it in
+/// memory in one piece, and its address is a multiple of this.
+const LARGE_PAGE: usize = 2 << 20;
+
 /// Error of mapping an index.
 #[derive(Debug, thiserror::Error)]
 pub enum MappingError {
@@ -182,13 +186,23 @@ impl Mapping {
     /// A writable region of zeros for `len` bytes.
     fn reserve(len: usize) -> io::Result<Self> {
         let reserved = len.next_multiple_of(rustix::param::page_size());
+        let spare = if len < LARGE_PAGE { 0 } else { LARGE_PAGE };
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new region, at an address that the kernel chooses.
-        let start = unsafe {
+        // SAFETY: a new region, at an address that the kernel chooses. The spare pages around the
+        // part that is kept are given back, and nothing refers to them.
+        let start: *mut u8 = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            mm::mmap_anonymous(std::ptr::null_mut(), reserved, access, flags)?
+            let all = mm::mmap_anonymous(std::ptr::null_mut(), reserved + spare, access, flags)?;
+            let before = all.addr().wrapping_neg() % spare.max(1);
+            let start = all.byte_add(before);
+            for (unused, len) in [(all, before), (start.byte_add(reserved), spare - before)] {
+                if len > 0 {
+                    mm::munmap(unused, len)?;
+                }
+            }
+            start.cast()
         };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, len, reserved, covered: 0, prefault: Prefault::Nothing })
     }
 

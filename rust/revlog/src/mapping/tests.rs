@@ -16,7 +16,8 @@ fn content(len: usize) -> Vec<u8> {
 #[test]
 fn pages_and_what_lies_behind_are_one() {
     let page = rustix::param::page_size();
-    for len in [1, 64, page - 64, page, page + 64, 5 * page, 5 * page + 192] {
+    let short = [1, 64, page - 64, page, page + 64, 5 * page, 5 * page + 192];
+    for len in short.into_iter().chain([LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + page + 64]) {
         for covered in [1, 64, page - 1, page, page + 1, 3 * page, len] {
             if covered > len {
                 continue;
@@ -29,6 +30,8 @@ fn pages_and_what_lies_behind_are_one() {
                 let mapping = Mapping::new(&snapshot, covered as u64, &index, len as u64, prefault)
                     .expect("both fit");
                 assert_eq!(mapping.bytes(), bytes, "{covered} of {len}");
+                let is_aligned = mapping.start.addr().get().is_multiple_of(LARGE_PAGE);
+                assert!(is_aligned || len < LARGE_PAGE);
                 mapping.let_go();
                 assert_eq!(mapping.bytes(), bytes, "{covered} of {len}, again");
             }
