@@ -26,7 +26,7 @@ from ..configitems import HGGIT_DIALECT
 from ..core.operation import Operation
 from ..files import Directory
 from ..gitstore import requirements
-from ..gitstore.git.process import SMALL_WINDOWS, last_words
+from ..gitstore.git.process import last_words, windows
 from ..gitstore.oidmap import ID_LEN
 from ..records import Record
 from ..scratch import scratch
@@ -45,14 +45,19 @@ if TYPE_CHECKING:
 
 
 # git has 96 MB for bases of deltas; with 32 MB, it makes many of them twice
-_CONFIG = {**NO_COMMIT_GRAPH, **SMALL_WINDOWS, "core.deltaBaseCacheLimit": "48m"}
+_CONFIG = {**NO_COMMIT_GRAPH, "core.deltaBaseCacheLimit": "48m"}
+_PROCESSES = 4
 
 
 class GitProcesses:
-    """Runs of ``git``, until the end of the context."""
+    """Runs of ``git``, until the end of the context.
 
-    def __init__(self, git: Git) -> None:
+    Together they map about ``memory_bytes`` of its packs.
+    """
+
+    def __init__(self, git: Git, memory_bytes: int) -> None:
         self._git = git
+        self._config = {**_CONFIG, **windows(memory_bytes // _PROCESSES)}
         self._stack = contextlib.ExitStack()
         self._started: list[tuple[Popen[bytes], IO[bytes]]] = []
 
@@ -68,7 +73,7 @@ class GitProcesses:
         """Start git with a pipe for its output."""
         errors = self.temporary_file()
         process = self._git.start(
-            *args, config=_CONFIG, stdin=stdin, stdout=-1, stderr=errors
+            *args, config=self._config, stdin=stdin, stdout=-1, stderr=errors
         )
         self._stack.callback(_end, process)
         self._started.append((process, errors))
@@ -347,7 +352,8 @@ def convert(
     out.flush()
     conversion = None
     try:
-        with scratch(repo) as path, GitProcesses(git) as processes:
+        started = GitProcesses(git, memory_bytes)
+        with scratch(repo) as path, started as processes:
             settings = _Settings(
                 *(dialect, version, memory_bytes, most_file_bytes, branch, round_trip),
                 *(is_exact, packs, verifies, renames, may_be_part),

@@ -38,6 +38,8 @@ _PHASES = {
 # refs that a push would have: no notes, no stash, no pull requests
 _EVERYTHING = ("--branches", "--tags", "--remotes")
 _ORDER = ("--topo-order", "--full-history", "--reverse")
+# of packs, by all processes
+_MAPPED_BYTES = 256 << 20
 
 
 class SurveyFinding(Record):
@@ -109,13 +111,13 @@ def run(
             refs.write(mirror.git.directory, own)
             if not revs and refs.is_detached:
                 asked = [b"HEAD"]
-        with GitProcesses(mirror.git) as processes:
+        with GitProcesses(mirror.git, _MAPPED_BYTES) as processes:
             found = _survey(
                 ui, processes, mirror.name, asked, dialect, everything=not revs
             )
         if not found.refused:
             return found, found
-        with GitProcesses(mirror.git) as processes:
+        with GitProcesses(mirror.git, _MAPPED_BYTES) as processes:
             return found, _survey(
                 *(ui, processes, mirror.name, asked, dialect),
                 everything=not revs,

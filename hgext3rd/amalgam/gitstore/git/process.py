@@ -172,8 +172,20 @@ _HARMLESS_KEYS = re.compile(
 _HARMFUL_KEYS = frozenset({b"gc.recentobjectshook"})
 
 
-#: How much of its packs git maps at once; else all of them count as its memory.
-SMALL_WINDOWS = {"core.packedGitLimit": "32m", "core.packedGitWindowSize": "1m"}
+_LEAST_MAPPED = 32 << 20
+_WINDOWS = 16
+"""More are no better: git searches them one after the other."""
+
+
+def windows(memory_bytes: int) -> dict[str, str]:
+    """Return configuration for git to map about so much of its packs at once.
+
+    By default it maps all, which counts as its memory. With little, it maps the same
+    parts again and again.
+    """
+    most = max(memory_bytes, _LEAST_MAPPED)
+    sizes = {"packedGitLimit": most, "packedGitWindowSize": most // _WINDOWS}
+    return {f"core.{name}": str(size) for name, size in sizes.items()}
 
 
 class Access(Record):
