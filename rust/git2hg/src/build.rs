@@ -14,7 +14,7 @@ pub(crate) mod graph;
 mod lineage;
 pub(crate) mod manifestlines;
 pub(crate) mod manifests;
-mod manifesttext;
+pub(crate) mod manifesttext;
 mod merges;
 mod renames;
 pub(crate) mod spool;

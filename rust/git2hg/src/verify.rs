@@ -34,7 +34,7 @@ use self::blobs::FileBlobs;
 use self::chunks::{ChunkTexts, GroupFile};
 pub(crate) use self::fault::Fault;
 use self::fault::{Problem, VerifyResult, fault};
-use self::hashes::{HashBatch, UnverifiedText};
+use self::hashes::{HashBatch, RevisionText, UnverifiedText};
 use self::trees::ManifestTrees;
 use crate::build::commits::NO_PART;
 use crate::build::{KnownParent, LINK};
@@ -92,7 +92,7 @@ impl<D: Dialect> RoundTrip<'_, D> {
         let mut group = GroupFile::new(file, start, self.request.version);
         let mut changesets = ChunkTexts::read(&mut group, &budget, quarter / 8)?;
         let nodes: HashSet<Node> = changesets.nodes().collect();
-        let manifests = ChunkTexts::read(&mut group, &budget, quarter / 2)?;
+        let manifests = ChunkTexts::read(&mut group, &budget, 0)?;
         group.end_of_manifests()?;
         let mut contents = FileBlobs::new(self.request.store, quarter);
         contents.read(&mut group, &nodes, (quarter, self.request.dir), || self.tick(0))?;
@@ -103,8 +103,9 @@ impl<D: Dialect> RoundTrip<'_, D> {
         if !changesets.nodes().eq(self.expected.iter().map(|(_, node)| *node)) {
             return Err(fault("other changesets than were made"));
         }
+        let memory = (quarter / 2, self.request.dir);
         let mut roots =
-            ManifestTrees::new(self.manifest, (manifests, self.request.dir), contents, self.known)?;
+            ManifestTrees::new(self.manifest, (manifests, contents), memory, self.known)?;
         let mut commits = CommitsByNode::new();
         let mut taken: HashSet<Oid> = HashSet::new();
         for KnownParent { oid, node, manifest, tree, is_part } in self.known {
@@ -120,17 +121,19 @@ impl<D: Dialect> RoundTrip<'_, D> {
             );
             taken.insert(*oid);
         }
-        let mut hashes = HashBatch::new(quarter / 4);
+        let mut hashes: HashBatch<Oid, RevisionText> = HashBatch::new(quarter / 4);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
             let made = changesets.get(at)?;
             let known = (&commits, &mut roots);
             let is_exact = self.request.is_exact;
             let found = changeset(&mut self.dialect, (*node, is_exact), &made, known, trees);
-            let mut is_full = hashes.add(*oid, made);
-            if let Ok(Found { made: Some(manifest), .. }) = &found {
-                is_full |= hashes.add(*oid, manifest.clone());
-            }
-            let done = found.and_then(|Found { shown, .. }| {
+            let UnverifiedText { node: own, parents, text } = made;
+            let text = RevisionText::Changeset(text);
+            let mut is_full = hashes.add(*oid, UnverifiedText { node: own, parents, text });
+            let done = found.and_then(|Found { shown, made }| {
+                if let Some(manifest) = made {
+                    is_full |= hashes.add(*oid, manifest) || roots.is_full();
+                }
                 match shown.commit {
                     Some(found) if *oid != LINK && (found != *oid || !taken.insert(found)) => {
                         return Err(fault(format!("it is exported as {found}")));
@@ -181,7 +184,7 @@ struct Linked {
 struct Found {
     shown: Shown,
     /// The manifest, if its node is not verified yet.
-    made: Option<UnverifiedText>,
+    made: Option<UnverifiedText<RevisionText>>,
 }
 
 fn changeset<D: Dialect>(

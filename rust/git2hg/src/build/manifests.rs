@@ -3,15 +3,14 @@
 //! The number of a manifest is its revision in the store. New manifests are numbered after these,
 //! and the null manifest is `None`. So parents have smaller numbers than their children.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parallel::{Cache, Directory};
-use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Tally, Texts, node};
+use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::manifestlines::{DifferingLine, LineEdit};
-use crate::build::manifesttext::ManifestText;
+use crate::build::manifesttext::{ManifestText, RecentTexts};
 use crate::build::spool::Spool;
 use crate::error::{Error, Result};
 
@@ -24,8 +23,6 @@ const CHAIN_PART: usize = 8;
 const SHORTEST_CHAIN_BYTES: usize = 64 << 10;
 /// Cost of applying a delta beside its bytes, in bytes of a delta.
 const DELTA_BYTES: usize = 500;
-/// Texts in memory, at most.
-const MOST_TEXTS: usize = 1024;
 /// Memory of a list of changes beside its bytes, about.
 const OVERHEAD_BYTES: usize = 100;
 /// Linear searches for nodes of the store before a table is built.
@@ -83,10 +80,7 @@ pub(crate) struct PushedManifests<'a> {
     stored: Option<HashMap<Node, u32>>,
     searches: u32,
     spool: Spool,
-    /// Least recently used first.
-    texts: VecDeque<(u32, ManifestText)>,
-    tally: Tally,
-    most_text_bytes: usize,
+    texts: RecentTexts<u32>,
     /// Cache of [`Self::changed`].
     changed: Cache<u32, Arc<Vec<u8>>>,
     /// Cache of [`Self::nodes_at`].
@@ -106,9 +100,7 @@ impl<'a> PushedManifests<'a> {
             stored: None,
             searches: 0,
             spool: Spool::new(dir, "manifests")?,
-            texts: VecDeque::new(),
-            tally: Tally::default(),
-            most_text_bytes: most_bytes / 4,
+            texts: RecentTexts::new(most_bytes / 4),
             changed: Cache::new(most_bytes / 8),
             lookups: ManifestLookups::new(most_bytes / 8),
         })
@@ -183,7 +175,7 @@ impl<'a> PushedManifests<'a> {
         let mut at = Some(number);
         let mut text = loop {
             let Some(number) = at else { break ManifestText::default() };
-            if let Some(text) = self.recall(number) {
+            if let Some(text) = self.texts.get(&number) {
                 break text;
             }
             match self.rev(number).map_err(|new| *new) {
@@ -192,7 +184,8 @@ impl<'a> PushedManifests<'a> {
                     let mut bytes = Vec::new();
                     self.spool.read(new.text_at, new.text_len as usize, &mut bytes)?;
                     // branches that take turns share it
-                    break self.keep(number, ManifestText::new(&bytes, &self.tally));
+                    let text = ManifestText::new(&bytes, &self.texts.tally);
+                    break self.texts.put(number, text);
                 }
                 Err(new) => {
                     chain.push(new);
@@ -203,32 +196,10 @@ impl<'a> PushedManifests<'a> {
         let mut delta = Vec::new();
         for new in chain.into_iter().rev() {
             self.spool.read(new.delta_at, new.delta_len as usize, &mut delta)?;
-            let made = text.patched(&delta, &self.tally);
+            let made = text.patched(&delta, &self.texts.tally);
             text = made.map_err(|problem| Error::Wrong(problem.to_string()))?;
         }
-        Ok(self.keep(number, text))
-    }
-
-    fn recall(&mut self, number: u32) -> Option<ManifestText> {
-        let place = self.texts.iter().rposition(|(kept, _)| *kept == number)?;
-        let entry = self.texts.remove(place)?;
-        let text = entry.1.clone();
-        self.texts.push_back(entry);
-        Some(text)
-    }
-
-    /// Caches a text, and returns it. Two are cached whatever they take, and all that take no more.
-    fn keep(&mut self, number: u32, text: ManifestText) -> ManifestText {
-        let most_bytes = self.most_text_bytes.max(2 * text.len());
-        if self.texts.back().is_none_or(|(last, _)| *last != number) {
-            self.texts.push_back((number, text.clone()));
-        }
-        while self.texts.len() > MOST_TEXTS
-            || self.texts.len() > 2 && self.tally.bytes() > most_bytes
-        {
-            self.texts.pop_front();
-        }
-        text
+        Ok(self.texts.put(number, text))
     }
 
     fn stored_text(&mut self, rev: Rev) -> Result<ManifestText> {
@@ -242,7 +213,7 @@ impl<'a> PushedManifests<'a> {
         if own != index.node(rev) {
             return Err(self.revlog.corrupt(rev, "its text does not match its node").into());
         }
-        Ok(ManifestText::new(&text, &self.tally))
+        Ok(ManifestText::new(&text, &self.texts.tally))
     }
 
     /// Adds the manifest that `edits` make of the first of `parents`, first used by the changeset
@@ -255,7 +226,7 @@ impl<'a> PushedManifests<'a> {
         let base = parents[0];
         let base_text = self.text(base)?;
         let delta = base_text.delta_of(edits);
-        let text = base_text.patched(&delta, &self.tally);
+        let text = base_text.patched(&delta, &self.texts.tally);
         let text = text.map_err(|problem| Error::Wrong(problem.to_string()))?;
         let [p1, p2] = parents.map(|parent| self.node(parent));
         let node = text.node(p1, p2);
@@ -301,7 +272,7 @@ impl<'a> PushedManifests<'a> {
         self.new.push(new);
         self.numbers.insert(node, number);
         self.keep_changed(number, listed);
-        self.keep(number, text);
+        self.texts.put(number, text);
         Ok(Some(number))
     }
 

@@ -2,12 +2,20 @@
 //!
 //! Edits, lookups and comparisons cost the differences; only a node costs the whole text.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
-use revlog::manifest::Flag;
-use revlog::{Cursor, Delta, Node, SharedText, Tally, node, patch};
+use revlog::manifest::{Flag, MalformedManifest};
+use revlog::{Cursor, Delta, Line, Lines, Node, SharedText, Tally, node, patch};
 
 use crate::build::manifestlines::{DifferingLine, LineEdit, differing, entry, find, push_line};
+
+/// A line, unless it is malformed.
+type LineRead<'a> = Result<Line<'a>, MalformedManifest>;
+
+/// Texts in memory, at most.
+const MOST_TEXTS: usize = 1024;
 
 /// Text of a manifest.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +47,8 @@ impl ManifestText {
         node::node_of_pieces(p1, p2, &self.pieces())
     }
 
-    fn pieces(&self) -> Vec<&[u8]> {
+    /// Its bytes, in pieces.
+    pub fn pieces(&self) -> Vec<&[u8]> {
         self.0.pieces().collect()
     }
 
@@ -63,8 +72,38 @@ impl ManifestText {
     ///
     /// That it does not fit.
     pub fn patched(&self, delta: &[u8], tally: &Tally) -> Result<Self, patch::Invalid> {
-        let delta = Delta::parse(delta, self.len())?;
-        Ok(Self(Rc::new(self.0.apply(&delta, tally))))
+        Ok(self.applied(&Delta::parse(delta, self.len())?, tally))
+    }
+
+    /// Applies a delta that fits.
+    pub fn applied(&self, delta: &Delta<'_>, tally: &Tally) -> Self {
+        Self(Rc::new(self.0.apply(delta, tally)))
+    }
+
+    /// The lines at `range`. Lines that begin or end outside are cut.
+    pub fn lines_in(&self, range: Range<usize>) -> impl Iterator<Item = LineRead<'_>> {
+        let pieces: Vec<&[u8]> = Cursor::new(&self.0).pieces(range).collect();
+        pieces.into_iter().flat_map(Lines::new)
+    }
+
+    /// The lines at `range`, the one before and the one after; `None` if a line begins or ends within
+    /// it.
+    pub fn lines_around(
+        &self,
+        Range { start, end }: Range<usize>,
+    ) -> Option<impl Iterator<Item = LineRead<'_>>> {
+        let mut cursor = Cursor::new(&self.0);
+        if !cursor.is_line_start(start) {
+            return None;
+        }
+        let mut pieces: Vec<&[u8]> = cursor.line_before(start).into_iter().collect();
+        pieces.extend(cursor.pieces(start..end));
+        if !cursor.is_line_start(end) {
+            return None;
+        }
+        let rest = cursor.from(end);
+        pieces.push(&rest[..memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1)]);
+        Some(pieces.into_iter().flat_map(Lines::new))
     }
 
     /// The delta for `edits`, which ascend by path.
@@ -105,6 +144,50 @@ impl ManifestText {
             differing(ours.pieces(our_lines), theirs.pieces(their_lines), &mut found);
         }
         found
+    }
+}
+
+/// Recently used texts by keys.
+#[derive(Debug)]
+pub(crate) struct RecentTexts<K> {
+    /// Least recently used first.
+    texts: VecDeque<(K, ManifestText)>,
+    /// Memory of these, and of all others that were made with it.
+    pub tally: Tally,
+    most_bytes: usize,
+    /// Whether texts that are used elsewhere take more than may be cached.
+    pub is_exceeded: bool,
+}
+
+impl<K: PartialEq> RecentTexts<K> {
+    /// Starts empty, with a limit of `most_bytes`.
+    pub fn new(most_bytes: usize) -> Self {
+        Self { texts: VecDeque::new(), tally: Tally::default(), most_bytes, is_exceeded: false }
+    }
+
+    /// A text, if it is there.
+    pub fn get(&mut self, key: &K) -> Option<ManifestText> {
+        let place = self.texts.iter().rposition(|(kept, _)| kept == key)?;
+        let entry = self.texts.remove(place)?;
+        let text = entry.1.clone();
+        self.texts.push_back(entry);
+        Some(text)
+    }
+
+    /// Adds a text, and returns it. Two stay whatever they take, and all that take no more.
+    pub fn put(&mut self, key: K, text: ManifestText) -> ManifestText {
+        let most_bytes = self.most_bytes.max(2 * text.len());
+        if self.texts.back().is_none_or(|(last, _)| *last != key) {
+            self.texts.push_back((key, text.clone()));
+        }
+        while self.texts.len() > MOST_TEXTS
+            || self.texts.len() > 2 && self.tally.bytes() > most_bytes
+        {
+            self.texts.pop_front();
+        }
+        // two that share nothing, and their groups
+        self.is_exceeded = self.tally.bytes() > most_bytes + text.len();
+        text
     }
 }
 
@@ -194,6 +277,56 @@ mod tests {
             prop_assert_eq!(made.entry(line.path), line.entries[1]);
         }
         Ok(())
+    }
+
+    /// As [`ManifestText::lines_around`], of the whole text.
+    fn around(text: &[u8], Range { start, end }: Range<usize>) -> Option<Vec<&[u8]>> {
+        let is_start = |at: usize| at == 0 || text[at - 1] == b'\n';
+        let before = text[..start]
+            .strip_suffix(b"\n")
+            .map_or(0, |before| memchr::memrchr(b'\n', before).map_or(0, |at| at + 1));
+        let after = memchr::memchr(b'\n', &text[end..]).map_or(text.len(), |at| end + at + 1);
+        let lines = Lines::new(&text[before..after]).map(|line| line.expect("whole").path);
+        (is_start(start) && is_start(end)).then(|| lines.collect())
+    }
+
+    #[test]
+    fn texts_in_use_elsewhere_count() {
+        let mut recent = RecentTexts::new(10_000);
+        let bytes = vec![b'a'; 6_000];
+        let mut held = Vec::new();
+        for key in 0..9 {
+            let text = ManifestText::new(&bytes, &recent.tally);
+            held.push(recent.put(key, text));
+            assert_eq!(recent.is_exceeded, key > 1, "{key}");
+        }
+        assert!(recent.get(&6).is_none() && recent.get(&7).is_some());
+        held.clear();
+        let text = recent.get(&8).expect("is cached");
+        recent.put(8, text);
+        assert!(!recent.is_exceeded);
+    }
+
+    #[test]
+    fn lines_have_neighbours() {
+        let entries = (0..1000).map(|number| (format!("{number:05}"), (0, 0)));
+        let bytes = text(&entries.collect());
+        let made = ManifestText::new(&bytes, &Tally::default());
+        let len = bytes.len() / 1000;
+        let places: Vec<usize> = (0..=1000)
+            .filter(|line| line % 89 < 3 || *line > 997)
+            .flat_map(|line| [line * len, line * len + 7])
+            .filter(|at| *at <= bytes.len())
+            .collect();
+        for (at, start) in places.iter().enumerate() {
+            for end in &places[at..] {
+                let found = made.lines_around(*start..*end);
+                let found = found.map(|it| it.map(|line| line.expect("whole").path).collect());
+                assert_eq!(found, around(&bytes, *start..*end), "{start} to {end}");
+                let inside = Lines::new(&bytes[*start..*end]).map_while(Result::ok);
+                assert!(made.lines_in(*start..*end).map_while(Result::ok).eq(inside));
+            }
+        }
     }
 
     proptest! {

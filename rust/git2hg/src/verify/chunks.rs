@@ -11,7 +11,7 @@ use std::sync::Arc;
 use changegroup::{GroupVersion, RevisionChunk};
 use hashbrown::{HashMap, HashSet};
 use parallel::{Budget, Buffer, Cache};
-use revlog::{Delta, Node};
+use revlog::Node;
 
 use crate::chain::applied;
 use crate::error::Error;
@@ -226,7 +226,7 @@ impl<'a> ChunkTexts<'a> {
     }
 
     /// An empty buffer within the budget.
-    pub fn room(&self) -> Buffer {
+    fn room(&self) -> Buffer {
         Buffer::new(Some(Arc::clone(&self.budget)))
     }
 
@@ -263,37 +263,17 @@ impl<'a> ChunkTexts<'a> {
         Ok(self.made(number, text))
     }
 
-    /// Applies the deltas of a chain, the newest first, to the text of its base. Its node is not
-    /// verified.
-    pub fn applied(&mut self, chain: &[usize], base: Arc<Buffer>) -> VerifyResult<Arc<Buffer>> {
+    /// Applies the deltas of a chain, the newest first, to the text of its base.
+    fn applied(&mut self, chain: &[usize], base: Arc<Buffer>) -> VerifyResult<Arc<Buffer>> {
         let deltas = chain.iter().rev().map(|number| self.delta(*number));
         let text = applied(base, deltas, || Buffer::new(Some(Arc::clone(&self.budget))))?;
         self.texts.put(self.revisions[chain[0]].chunk.node, Arc::clone(&text), text.len());
         Ok(text)
     }
 
-    /// Applies the delta of a revision to the text of its base. Its node is not verified.
-    pub fn patch(
-        &mut self,
-        number: usize,
-        base: &[u8],
-        delta: &Delta<'_>,
-    ) -> VerifyResult<Arc<Buffer>> {
-        let mut text = self.room();
-        delta.apply(base, &mut text)?;
-        let text = Arc::new(text);
-        self.texts.put(self.revisions[number].chunk.node, Arc::clone(&text), text.len());
-        Ok(text)
-    }
-
     /// Revision with its text.
-    pub fn made(&self, number: usize, text: Arc<Buffer>) -> UnverifiedText {
+    pub fn made<X>(&self, number: usize, text: X) -> UnverifiedText<X> {
         let RevisionChunk { node, parents, .. } = self.revisions[number].chunk;
         UnverifiedText { node, parents, text }
-    }
-
-    /// Cached text.
-    pub fn recent(&mut self, node: Node) -> Option<Arc<Buffer>> {
-        self.texts.get(&node)
     }
 }

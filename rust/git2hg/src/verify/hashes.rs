@@ -9,23 +9,67 @@ use gitpack::{ObjectKind, Oid, object_header};
 use parallel::Buffer;
 use revlog::node::parents_prefix;
 use revlog::{Node, split_metadata};
-use sha1lanes::{Message, best};
+use sha1lanes::{Message, Pieced, best};
+
+use crate::build::manifesttext::ManifestText;
 
 /// Texts hashed at once: more are no faster.
 const MOST_TEXTS: usize = 64;
 
 /// Revision of a changegroup, whose text is not verified yet.
 #[derive(Clone, Debug)]
-pub(crate) struct UnverifiedText {
+pub(crate) struct UnverifiedText<X = Arc<Buffer>> {
     pub node: Node,
     pub parents: [Node; 2],
-    pub text: Arc<Buffer>,
+    pub text: X,
+}
+
+/// Text to be hashed.
+pub(crate) trait HashedText {
+    /// Its bytes, in pieces.
+    fn pieces(&self) -> Vec<&[u8]>;
+
+    /// Memory that nobody else counts, about.
+    fn own_bytes(&self) -> usize;
+}
+
+/// Text of a changeset or a manifest.
+#[derive(Clone, Debug)]
+pub(crate) enum RevisionText {
+    Changeset(Arc<Buffer>),
+    Manifest(ManifestText),
+}
+
+impl HashedText for RevisionText {
+    fn pieces(&self) -> Vec<&[u8]> {
+        match self {
+            Self::Changeset(text) => text.pieces(),
+            Self::Manifest(text) => text.pieces(),
+        }
+    }
+
+    fn own_bytes(&self) -> usize {
+        match self {
+            Self::Changeset(text) => text.own_bytes(),
+            Self::Manifest(_) => 0,
+        }
+    }
+}
+
+impl HashedText for Arc<Buffer> {
+    fn pieces(&self) -> Vec<&[u8]> {
+        vec![self]
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.len()
+    }
 }
 
 /// Pending texts, each with a value of the caller.
 #[derive(Debug)]
-pub(crate) struct HashBatch<T> {
-    waiting: Vec<(T, UnverifiedText)>,
+pub(crate) struct HashBatch<T, X = Arc<Buffer>> {
+    waiting: Vec<(T, UnverifiedText<X>)>,
     bytes: usize,
     most_bytes: usize,
 }
@@ -37,15 +81,15 @@ pub(crate) struct TextMismatch<T> {
     pub node: Node,
 }
 
-impl<T> HashBatch<T> {
+impl<T, X: HashedText> HashBatch<T, X> {
     /// Starts empty, with a limit of about `most_bytes`.
     pub const fn new(most_bytes: usize) -> Self {
         Self { waiting: Vec::new(), bytes: 0, most_bytes }
     }
 
     /// Adds a text. Returns true when they should be verified.
-    pub fn add(&mut self, of: T, made: UnverifiedText) -> bool {
-        self.bytes += made.text.len();
+    pub fn add(&mut self, of: T, made: UnverifiedText<X>) -> bool {
+        self.bytes += made.text.own_bytes();
         self.waiting.push((of, made));
         self.waiting.len() >= MOST_TEXTS || self.bytes >= self.most_bytes
     }
@@ -55,14 +99,16 @@ impl<T> HashBatch<T> {
         self.bytes = 0;
         let waiting = std::mem::take(&mut self.waiting);
         let prefixes: Vec<[u8; 40]> = waiting.iter().map(|(_, made)| prefix(made)).collect();
-        let texts = waiting.iter().zip(&prefixes);
-        let messages: Vec<Message<'_>> =
-            texts.map(|((_, made), head)| Message { head, body: &made.text }).collect();
+        let texts: Vec<Vec<&[u8]>> = waiting.iter().map(|(_, made)| made.text.pieces()).collect();
+        let messages: Vec<Pieced<'_>> =
+            texts.iter().zip(&prefixes).map(|(pieces, head)| Pieced { head, pieces }).collect();
         let mut digests = vec![[0; 20]; messages.len()];
-        best().digest(&messages, &mut digests);
+        best().digest_pieced(&messages, &mut digests);
         compared(waiting, &digests).map(|_| ())
     }
+}
 
+impl<T> HashBatch<T> {
     /// Like [`Self::check`], for file revisions. Returns their blobs.
     pub fn check_files(&mut self) -> Result<Vec<(T, Node, Oid)>, TextMismatch<T>> {
         self.bytes = 0;
@@ -89,16 +135,16 @@ impl<T> HashBatch<T> {
     }
 }
 
-fn prefix(made: &UnverifiedText) -> [u8; 40] {
+fn prefix<X>(made: &UnverifiedText<X>) -> [u8; 40] {
     let [p1, p2] = made.parents;
     parents_prefix(p1, p2)
 }
 
-fn compared<T>(
-    waiting: Vec<(T, UnverifiedText)>,
+fn compared<T, X>(
+    waiting: Vec<(T, UnverifiedText<X>)>,
     digests: &[[u8; 20]],
 ) -> Result<Vec<(T, Node)>, TextMismatch<T>> {
-    let compare = |((of, made), digest): ((T, UnverifiedText), &[u8; 20])| {
+    let compare = |((of, made), digest): ((T, UnverifiedText<X>), &[u8; 20])| {
         let node = made.node;
         if node == Node::from_bytes(*digest) {
             Ok((of, node))

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::iter::once;
-use std::sync::Arc;
+use std::ops::Range;
 
 use dialect::CopySource;
 use dialect::exact::tree::{
@@ -12,20 +11,20 @@ use dialect::exact::tree::{
 use gitpack::tree::{Mode, entry_order, push_entry};
 use gitpack::{ObjectKind, Oid, object_header};
 use hashbrown::HashMap;
-use parallel::{Buffer, Directory};
+use parallel::Directory;
 use revlog::manifest::Flag;
 use revlog::{Delta, Lines, Node, Parents, Rev, Revlog, Scratch, Texts, node};
 
 use crate::build::KnownParent;
-use crate::build::manifestlines::{differing, entry};
 use crate::build::manifests::{ChainLength, MOST_SEARCHES};
+use crate::build::manifesttext::{ManifestText, RecentTexts};
 use crate::build::spool::Spool;
 use crate::judge::tree::TreeEntry;
 use crate::read::trees::{EntryKind, FileEntry, GitTrees, entries, kind_of};
 use crate::verify::blobs::FileBlobs;
 use crate::verify::chunks::ChunkTexts;
 use crate::verify::fault::{Problem, VerifyResult, fault};
-use crate::verify::hashes::UnverifiedText;
+use crate::verify::hashes::{RevisionText, UnverifiedText};
 use sha1lanes::{Message, digest_one};
 
 /// Trees by the nodes of manifests.
@@ -36,6 +35,8 @@ pub(crate) struct ManifestTrees<'a> {
     stored: Option<HashMap<Node, Rev>>,
     searches: u32,
     manifests: ChunkTexts<'a>,
+    /// Texts by the numbers of `manifests`.
+    texts: RecentTexts<usize>,
     /// Whole texts of some manifests, so that chains of deltas end.
     spool: Spool,
     kept: HashMap<usize, (u64, usize)>,
@@ -51,17 +52,18 @@ pub(crate) struct Root {
     /// Paths that differ from the given manifest, ascending, if compared.
     pub changed: Option<Vec<Box<[u8]>>>,
     /// The manifest, if its node is not verified yet.
-    pub made: Option<UnverifiedText>,
+    pub made: Option<UnverifiedText<RevisionText>>,
 }
 
 type Entries = BTreeMap<Box<[u8]>, Option<(Node, Flag)>>;
 
 impl<'a> ManifestTrees<'a> {
-    /// Starts with the manifests of known changesets; `manifests` are those of a changegroup.
+    /// Starts with the manifests of known changesets; `manifests` and `contents` are those of a
+    /// changegroup. Texts of about `most_bytes` are cached.
     pub fn new(
         revlog: &'a Revlog,
-        (manifests, dir): (ChunkTexts<'a>, &Directory),
-        contents: FileBlobs<'a>,
+        (manifests, contents): (ChunkTexts<'a>, FileBlobs<'a>),
+        (most_bytes, dir): (usize, &Directory),
         known: &[KnownParent],
     ) -> VerifyResult<Self> {
         let mut trees: HashMap<Node, Oid> =
@@ -76,9 +78,15 @@ impl<'a> ManifestTrees<'a> {
             kept: HashMap::new(),
             chains: vec![ChainLength::default(); manifests.len()],
             manifests,
+            texts: RecentTexts::new(most_bytes),
             contents,
             trees,
         })
+    }
+
+    /// Whether texts that were given out take too much.
+    pub fn is_full(&self) -> bool {
+        self.texts.is_exceeded
     }
 
     /// Tree of a manifest. `before` is the manifest of the first parent of its changeset.
@@ -165,7 +173,7 @@ impl<'a> ManifestTrees<'a> {
 
     /// The file of a manifest.
     fn file(&mut self, manifest: Node, path: &[u8]) -> VerifyResult<Option<TrackedFile>> {
-        let Some((node, flag)) = entry(&self.text(manifest)?, path) else { return Ok(None) };
+        let Some((node, flag)) = self.text(manifest)?.entry(path) else { return Ok(None) };
         Ok(Some((flag, self.contents.blob(path, node)?)))
     }
 
@@ -180,11 +188,11 @@ impl<'a> ManifestTrees<'a> {
         let text = self.text(manifest)?;
         let mut found = Vec::new();
         for path in paths {
-            let Some((node, _)) = entry(&text, path) else { continue };
+            let Some((node, _)) = text.entry(path) else { continue };
             let Some(source) = self.contents.copy(path, node)? else { continue };
             let mut is_old = false;
             for parent in parents {
-                let of_parent = entry(&self.text(*parent)?, path);
+                let of_parent = self.text(*parent)?.entry(path);
                 is_old |= of_parent.is_some_and(|(other, _)| other == node);
             }
             if !is_old {
@@ -200,7 +208,7 @@ impl<'a> ManifestTrees<'a> {
         &mut self,
         manifest: Node,
         before: Node,
-    ) -> VerifyResult<(Node, Entries, Option<UnverifiedText>)> {
+    ) -> VerifyResult<(Node, Entries, Option<UnverifiedText<RevisionText>>)> {
         let Some(number) = self.manifests.find(manifest) else {
             return Ok((before, self.compared(before, manifest)?, None));
         };
@@ -223,18 +231,19 @@ impl<'a> ManifestTrees<'a> {
     }
 
     /// Text of a manifest in the changegroup, and its changes against its base.
-    fn sent(&mut self, number: usize) -> VerifyResult<(Entries, Arc<Buffer>)> {
+    fn sent(&mut self, number: usize) -> VerifyResult<(Entries, RevisionText)> {
         let base = self.text(self.manifests.base(number))?;
         let bytes = self.manifests.delta(number)?;
         let delta = Delta::parse(&bytes, base.len()).map_err(|error| fault(error.to_string()))?;
-        let text = self.manifests.patch(number, &base, &delta)?;
+        let text = base.applied(&delta, &self.texts.tally);
         self.keep(number, bytes.len(), &text)?;
+        self.texts.put(number, text.clone());
         let (mut entries, mut kept) = (Entries::new(), Entries::new());
         let (mut from, mut at) = (0, 0);
         for hunk in delta.hunks() {
             at += hunk.start - from;
             from = hunk.end;
-            for line in Lines::new(&base[hunk.start..hunk.end]) {
+            for line in base.lines_in(hunk.start..hunk.end) {
                 let line = line.map_err(|error| fault(error.to_string()))?;
                 kept.insert(line.path.into(), Some((line.node, line.flag)));
                 entries.entry(line.path.into()).or_insert(None);
@@ -243,22 +252,22 @@ impl<'a> ManifestTrees<'a> {
                 let line = line.map_err(|error| fault(error.to_string()))?;
                 entries.insert(line.path.into(), Some((line.node, line.flag)));
             }
-            check_order(&text, at, at + hunk.data.len())?;
+            check_order(&text, at..at + hunk.data.len())?;
             at += hunk.data.len();
         }
         entries.retain(|path, entry| entry.is_none() || kept.get(path) != Some(entry));
-        Ok((entries, text))
+        Ok((entries, RevisionText::Manifest(text)))
     }
 
     /// Keeps the text of a manifest, if its chain is long: a branch may start at any of them.
-    fn keep(&mut self, number: usize, delta_len: usize, text: &[u8]) -> VerifyResult<()> {
+    fn keep(&mut self, number: usize, delta_len: usize, text: &ManifestText) -> VerifyResult<()> {
         let base = self.manifests.find(self.manifests.base(number));
         let before = base.map_or_else(ChainLength::default, |base| self.chains[base]);
         let chain = before.with(delta_len, text.len());
         self.chains[number] = chain;
         if chain.is_whole() && !self.kept.contains_key(&number) {
             self.kept.insert(number, (self.spool.len(), text.len()));
-            self.spool.push(text)?;
+            self.spool.push(&text.to_vec())?;
         }
         Ok(())
     }
@@ -266,46 +275,40 @@ impl<'a> ManifestTrees<'a> {
     /// Differences of two manifests.
     fn compared(&mut self, before: Node, manifest: Node) -> VerifyResult<Entries> {
         let (one, two) = (self.text(before)?, self.text(manifest)?);
-        let mut lines = Vec::new();
-        differing(once(&one[..]), once(&two[..]), &mut lines);
+        let lines = one.differing(&two);
         Ok(lines.into_iter().map(|line| (line.path.into(), line.entries[1])).collect())
     }
 
-    fn text(&mut self, manifest: Node) -> VerifyResult<Arc<Buffer>> {
-        if manifest == Node::NULL {
-            return Ok(Arc::new(Buffer::default()));
-        }
-        if let Some(text) = self.manifests.recent(manifest) {
-            return Ok(text);
-        }
+    fn text(&mut self, manifest: Node) -> VerifyResult<ManifestText> {
         // bases, down to a cached text
         let mut chain = Vec::new();
         let mut at = manifest;
         let mut text = loop {
             if at == Node::NULL {
-                break Arc::new(Buffer::default());
+                break ManifestText::default();
             }
-            if let Some(text) = self.manifests.recent(at) {
+            let Some(number) = self.manifests.find(at) else { break self.stored(at)? };
+            if let Some(text) = self.texts.get(&number) {
                 break text;
             }
-            let found = self.manifests.find(at);
-            if let Some((at, len)) = found.and_then(|number| self.kept.get(&number)) {
-                let mut whole = self.manifests.room();
-                whole.resize(*len)?;
-                self.spool.read_exact(*at, &mut whole)?;
-                break Arc::new(whole);
+            if let Some((at, len)) = self.kept.get(&number) {
+                let mut whole = Vec::new();
+                self.spool.read(*at, *len, &mut whole)?;
+                break ManifestText::new(&whole, &self.texts.tally);
             }
-            match found {
-                Some(number) if chain.last().is_none_or(|last| number < *last) => {
-                    chain.push(number);
-                    at = self.manifests.base(number);
-                }
-                Some(_) => return Err(fault(format!("manifest {at} has no base"))),
-                None => break self.stored(at)?,
+            if chain.last().is_some_and(|last| number >= *last) {
+                return Err(fault(format!("manifest {at} has no base")));
             }
+            chain.push(number);
+            at = self.manifests.base(number);
         };
-        if !chain.is_empty() {
-            text = self.manifests.applied(&chain, text)?;
+        for number in chain.iter().rev() {
+            let delta = self.manifests.delta(*number)?;
+            let made = text.patched(&delta, &self.texts.tally);
+            text = made.map_err(|error| fault(error.to_string()))?;
+        }
+        if let Some(number) = self.manifests.find(manifest) {
+            self.texts.put(number, text.clone());
         }
         Ok(text)
     }
@@ -322,7 +325,7 @@ impl<'a> ManifestTrees<'a> {
         self.stored.get_or_insert_with(table).get(&manifest).copied()
     }
 
-    fn stored(&mut self, manifest: Node) -> VerifyResult<Arc<Buffer>> {
+    fn stored(&mut self, manifest: Node) -> VerifyResult<ManifestText> {
         let index = self.revlog.index();
         let rev = self.search(manifest);
         let rev = rev.ok_or_else(|| fault(format!("there is no manifest {manifest}")))?;
@@ -331,7 +334,7 @@ impl<'a> ManifestTrees<'a> {
         if node::node_of(index.node_or_null(p1), index.node_or_null(p2), &text) != manifest {
             return Err(self.revlog.corrupt(rev, "its text does not match its node").into());
         }
-        Ok(text)
+        Ok(ManifestText::new(&text, &self.texts.tally))
     }
 }
 
@@ -366,16 +369,11 @@ impl<W: Write, R: Read> TreeStore for PushedTrees<'_, '_, W, R> {
     }
 }
 
-/// Expects that the lines between two offsets are sorted, together with their neighbours.
-fn check_order(text: &[u8], start: usize, end: usize) -> VerifyResult<()> {
-    let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |at| at + 1);
-    if line_start(start) != start || line_start(end) != end {
-        return Err(fault("a manifest is changed within a line"));
-    }
-    let from = line_start(start.saturating_sub(1));
-    let to = memchr::memchr(b'\n', &text[end..]).map_or(text.len(), |at| end + at + 1);
+/// Expects that the lines at `range` are sorted, together with their neighbours.
+fn check_order(text: &ManifestText, range: Range<usize>) -> VerifyResult<()> {
+    let lines = text.lines_around(range);
     let mut before: Option<&[u8]> = None;
-    for line in Lines::new(&text[from..to]) {
+    for line in lines.ok_or_else(|| fault("a manifest is changed within a line"))? {
         let line = line.map_err(|error| fault(error.to_string()))?;
         if before.is_some_and(|before| before >= line.path) {
             return Err(fault("a manifest is not sorted"));
