@@ -132,7 +132,7 @@ fn tree_value(
     (before, root): (Option<Oid>, Oid),
     follows: &mut impl FnMut(&[u8], Option<TrackedFile>) -> Result<bool>,
 ) -> Result<Option<Vec<u8>>> {
-    let mut read = |oid| Ok::<_, Error>(trees.get(oid)?.content.clone());
+    let mut read = |oid| Ok::<_, Error>(trees.get(oid)?.content.to_vec());
     let edits = edits_between(before, Some(root), follows, &mut read)?;
     if edits.is_empty() {
         return Ok(None);

@@ -203,7 +203,7 @@ impl Verdicts {
             let may_be_odd = parent.is_some()
                 || [before, Some(tree)].iter().flatten().any(|tree| self.trees.has_extra(tree));
             if may_be_odd {
-                let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.clone());
+                let mut read = |oid| Ok::<_, Error>(git.get(oid)?.content.to_vec());
                 let edits = edits_between(before, Some(tree), &mut follows, &mut read)?;
                 count += u64::from(!edits.is_empty());
             }

@@ -32,7 +32,7 @@ const OVERHEAD_BYTES: usize = 150;
 /// Cached tree.
 #[derive(Debug)]
 pub(crate) struct CachedTree {
-    pub content: Vec<u8>,
+    pub content: Arc<Buffer>,
     /// Reasons of the tree itself, without its directories.
     pub reasons: TreeReasons,
 }
@@ -283,6 +283,7 @@ impl<W: Write, R: Read> GitTrees<W, R> {
     /// Caches a tree made by the caller. `oid` must be the hash of `content`.
     pub fn add(&self, oid: Oid, content: Vec<u8>) {
         let (bytes, reasons) = (content.len() + OVERHEAD_BYTES, TreeReasons::default());
+        let content = Arc::new(Buffer::from(content));
         self.lock().kept.put(oid, Arc::new(CachedTree { content, reasons }), bytes);
     }
 }
@@ -327,13 +328,13 @@ impl<W: Write, R: Read> Process<W, R> {
         for oid in oids.iter().filter(|oid| seen.insert(**oid)) {
             if *oid == Oid::EMPTY_TREE {
                 let reasons = TreeReasons::default();
-                found.insert(*oid, Arc::new(CachedTree { content: Vec::new(), reasons }));
+                found.insert(*oid, Arc::new(CachedTree { content: Arc::default(), reasons }));
             } else if let Some(tree) = self.kept.get(oid) {
                 found.insert(*oid, tree);
             } else if got >= LEAST_TREES && bytes >= self.most_bytes {
                 break;
             } else if let Some(content) = self.packed(oid)? {
-                let tree = self.keep(*oid, Some(content.to_vec()));
+                let tree = self.keep(*oid, Some(content));
                 bytes += tree.content.len() + OVERHEAD_BYTES;
                 got += 1;
                 found.insert(*oid, tree);
@@ -349,7 +350,8 @@ impl<W: Write, R: Read> Process<W, R> {
                 continue;
             }
             let answer = the_answer(&mut self.answers, *oid)?;
-            let content = (answer.kind == b"tree").then(|| answer.content.to_vec());
+            let content =
+                (answer.kind == b"tree").then(|| Arc::new(Buffer::from(answer.content.to_vec())));
             let tree = self.keep(*oid, content);
             (bytes, got) = (bytes + tree.content.len() + OVERHEAD_BYTES, got + 1);
             found.insert(*oid, tree);
@@ -370,12 +372,12 @@ impl<W: Write, R: Read> Process<W, R> {
     }
 
     /// Judges the content of a tree, or that an object is none, and caches it.
-    fn keep(&mut self, oid: Oid, content: Option<Vec<u8>>) -> Arc<CachedTree> {
+    fn keep(&mut self, oid: Oid, content: Option<Arc<Buffer>>) -> Arc<CachedTree> {
         let reasons = content.as_ref().map_or_else(not_a_tree, |it| judge(it, self.rules).reasons);
         let mut content = content.unwrap_or_default();
         let is_odd = |reason| reasons.has(reason);
         if self.is_lenient && (is_odd(Reason::MalformedTree) || is_odd(Reason::Mode)) {
-            content = in_order(&content);
+            content = Arc::new(Buffer::from(in_order(&content)));
         }
         let bytes = content.len() + OVERHEAD_BYTES;
         let tree = Arc::new(CachedTree { content, reasons });

@@ -351,7 +351,7 @@ impl<W: Write, R: Read> TreeStore for PushedTrees<'_, '_, W, R> {
     type Error = Problem;
 
     fn read(&mut self, _path: &[u8], oid: Oid) -> VerifyResult<Vec<u8>> {
-        Ok(self.git.get(oid)?.content.clone())
+        Ok(self.git.get(oid)?.content.to_vec())
     }
 
     fn hidden(&mut self, path: &[u8]) -> VerifyResult<Option<HiddenFile>> {
