@@ -86,8 +86,8 @@ impl ManifestText {
         pieces.into_iter().flat_map(Lines::new)
     }
 
-    /// The lines at `range`, the one before and the one after; `None` if a line begins or ends within
-    /// it.
+    /// The lines at the range, the one before and the one after; `None` if an end of the range is
+    /// within a line.
     pub fn lines_around(
         &self,
         Range { start, end }: Range<usize>,
