@@ -121,14 +121,14 @@ class _Switch:
         self.before: dict[bytes, FileStat] = {}
         self.unlogged: dict[bytes, Callable[[], Decision]] = {}
 
-    def threshold_for(self, opener: VfsT, path: bytes, size_bytes: int) -> int | None:
-        """Return the size from which on an index at ``path`` is mapped.
+    def threshold_for(self, opener: VfsT, path: bytes, size_bytes: int) -> int:
+        """Return the size from which on a closer look at an index at ``path`` pays.
 
-        By default, small ones are mapped only where their snapshots are the user's own,
-        and so are found without a closer look. That takes longer than to read them.
+        That takes longer than to read a small one. So by default, small ones get it
+        only where the snapshots are the user's own: later commands need none there.
         """
-        least = self.threshold_bytes
-        if least is None or not least <= size_bytes < self.node_map_bytes:
+        least = self.threshold_bytes or 0
+        if size_bytes >= self.node_map_bytes:
             return least
         with contextlib.suppress(OSError):
             is_own = self.paths and os.stat(self.paths[1]).st_uid == os.geteuid()
@@ -373,12 +373,14 @@ def _read(
     try:
         with opener(path) as file:
             size_bytes = int(opener.fstat(file).st_size)
-            least = switch.threshold_for(opener, path, size_bytes)
+            least, current = switch.threshold_bytes, None
             if least is not None and size_bytes >= max(least, 1):
-                current = None
                 if limit_bytes is None and hasattr(file, "fileno"):
                     current = _current(opener, path, file.fileno(), size_bytes, switch)
-                return size_bytes, least, None, current
+                if current is None:
+                    least = switch.threshold_for(opener, path, size_bytes)
+                if size_bytes >= least:
+                    return size_bytes, least, None, current
             content = file.read(-1 if limit_bytes is None else limit_bytes)
             return size_bytes, least, content, None
     except FileNotFoundError:
