@@ -126,9 +126,10 @@ ROWS: tuple[tuple[bytes, tuple[Any, ...], Any, bool, bytes], ...] = (
         ("Size", b"a size of at least 1.00 MB, such as 192 MB", 1 << 20),
         b"192 MB",
         _TRUSTED,
-        b"How much memory an export may take for its buffers. The rest goes to"
-        b" temporary files beside the packs. Each thread takes 16 MB, so less memory"
-        b" also means fewer threads.",
+        b"How much memory an export or an import may take for its buffers. The rest"
+        b" goes to temporary files. Each thread of an export takes 16 MB, so less"
+        b" memory also means fewer threads. During an import, git maps as much of its"
+        b" packs, and 32 MB at least.",
     ),
     (
         b"amalgam.git.path",

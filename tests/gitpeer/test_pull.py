@@ -195,6 +195,22 @@ def test_only_a_pull_keeps_a_part(tmp_path: Path, project: HostedRepository) -> 
     )
 
 
+def test_a_full_disk_is_named_first(tmp_path: Path, project: HostedRepository) -> None:
+    program = tmp_path / "full-git"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" fetch "*)\n'
+        "  echo 'fatal: write error: No space left on device' >&2; exit 128\n"
+        'esac\nexec git "$@"\n'
+    )
+    program.chmod(0o755)
+    clone = Clone(tmp_path / "clone")
+    with_it = f"--config=amalgam.git.program={program}"
+    code, output = clone.run("clone", with_it, f"git+{project.url}", str(clone.root))
+    hint = "(make room first; clone again; 'hg init' and 'hg pull' would keep"
+    assert (code, output.splitlines()[-1][: len(hint)]) == (255, hint)
+
+
 class Local:
     """A repository of this machine, and a clone of it in a dialect."""
 

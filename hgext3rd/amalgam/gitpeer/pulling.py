@@ -53,6 +53,8 @@ _MOST_HEADS = 500
 """Heads that a remote may be told of, the newest ones."""
 # of a commit or tag object (git-cat-file(1))
 _DATE = re.compile(rb"^(?:committer|tagger) .*> (-?[0-9]+) [-+][0-9]+$", re.M)
+# strerror(3) for ENOSPC, in the locale that git gets
+_IS_FULL = b"no space left on device"
 
 
 class Clone(Record):
@@ -342,6 +344,8 @@ def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
     hint = _(b"pull again; what was imported is kept")
     if is_cloning():
         hint = _(b"clone again; 'hg init' and 'hg pull' would keep what was imported")
+    if _IS_FULL in exc.reason.lower():
+        hint = _(b"make room first; %s") % hint
     if exc.kind is FailureKind.LIMIT:
         hint = _(b"pull parts with -r, or see 'hg help config.amalgam.git.max-pull'")
     return source.failed(exc, hint)
