@@ -6,6 +6,7 @@
 //! changegroup of them; `merges` has the rules for two parents.
 
 pub(crate) mod ancestry;
+mod changesets;
 pub(crate) mod commits;
 pub(crate) mod copies;
 pub(crate) mod filelogs;
@@ -13,6 +14,7 @@ pub(crate) mod files;
 pub(crate) mod graph;
 mod lineage;
 pub(crate) mod manifestlines;
+mod manifestnodes;
 pub(crate) mod manifests;
 pub(crate) mod manifesttext;
 mod merges;
@@ -23,22 +25,22 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::sync::Arc;
 
-use changegroup::{END, GroupVersion, RevisionChunk, hunk_head};
+use changegroup::{END, GroupVersion, RevisionChunk};
 use dialect::exact::Octopus;
 use dialect::exact::tree::{TrackedFile, TreeValue, edits_between};
 use dialect::{ChangesetInput, CopyRule, ExactCommit, Reason, subrepositories};
 use gitpack::Oid;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use parallel::hex::hex;
 use parallel::{Budget, Buffer};
-use revlog::{Changeset, Node, Revlog, node};
+use revlog::{Changeset, Node, Revlog};
 
+use crate::build::changesets::{ChangesetId, NewChangeset, NewChangesets};
 use crate::build::commits::{ImportedFacts, Imports, is_part};
 use crate::build::copies::{CopySources, SeenBlobs, copies};
 use crate::build::files::{FileRevisions, NewText, nodes_of};
 use crate::build::manifestlines::LineEdit;
 use crate::build::manifests::{Number, PushedManifests};
-use crate::build::spool::Spool;
 use crate::error::{Error, Result};
 use crate::progress::ConversionProgress;
 use crate::read::blobs::{BlobContents, most_bytes};
@@ -107,7 +109,7 @@ pub(crate) struct KnownParent {
 /// A commit that is a changeset, as its children need it.
 #[derive(Clone, Debug)]
 struct Converted {
-    node: Node,
+    changeset: ChangesetId,
     tree: Oid,
     manifest: Number,
     /// Value of the branch extra, as stored.
@@ -152,18 +154,16 @@ pub(crate) struct ChangesetBuilder<'a, W, R> {
     most_bytes: u64,
     manifests: PushedManifests<'a>,
     files: FileRevisions,
-    changesets: Spool,
+    changesets: NewChangesets,
     version: GroupVersion,
     branch: Option<Arc<[u8]>>,
     known: HashMap<Oid, Converted>,
     /// For copies.
     seen: SeenBlobs,
-    made: ChangesetPairs,
+    /// Commits and the numbers of their changesets. Several commits may have one, and one commit
+    /// several.
+    made: Vec<(Oid, u32)>,
     foreign: Vec<Oid>,
-    /// Nodes of new changesets. Several commits may have one, and one commit several.
-    written: Vec<Node>,
-    /// Those between the parents of a commit, which several commits may share.
-    links: HashSet<Node>,
     imports: Option<Imports<'a>>,
     progress: &'a ConversionProgress<'a>,
 }
@@ -194,15 +194,13 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             most_bytes: most_bytes(request.most_file_bytes),
             manifests,
             files: FileRevisions::new(request.version, request.dir, part, has_lineage)?,
-            changesets: Spool::new(request.dir, "changesets")?,
+            changesets: NewChangesets::new(request.version, request.dir)?,
             version: request.version,
             branch: request.branch.map(Arc::from),
             known: HashMap::new(),
             seen: SeenBlobs::default(),
             made: Vec::new(),
             foreign: Vec::new(),
-            written: Vec::new(),
-            links: HashSet::new(),
             imports: imports.transpose()?,
             progress,
         })
@@ -231,7 +229,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let is_part = is_part(text);
             learned.push(KnownParent { oid: *oid, node: *node, manifest, tree, is_part });
             let converted = Converted {
-                node: *node,
+                changeset: ChangesetId::Stored(*node),
                 tree,
                 manifest: self.manifests.stored(changeset.manifest)?,
                 branch: branch.map(|(_, value)| Arc::from(value)),
@@ -317,9 +315,6 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             Applied::Made(made) => made,
         };
         let files: Vec<&[u8]> = made.files.iter().map(|path| &**path).collect();
-        let node_of = |at: usize| parents.get(at).map_or(Node::NULL, |parent| parent.node);
-        let pair = [node_of(0), node_of(1)];
-        let manifest = self.manifests.node(made.manifest);
         let tree_value = if self.rules.is_exact && commit.is_odd {
             let trees = (parents.first().map(|parent| parent.tree), tree);
             tree_value(self.trees, commit.oid, trees, &mut |_, _| Ok(true))?
@@ -329,32 +324,34 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let (oid, tree_value) = (commit.oid, tree_value.as_deref());
         let exact = ExactCommit { oid, tree, parents: &commit.parents, tree_value, octopus };
         let exact = self.rules.is_exact.then_some(exact);
-        let made_of = ChangesetInput { manifest, branch: branch.as_deref(), files: &files, exact };
+        let made_of = ChangesetInput {
+            manifest: Node::NULL,
+            branch: branch.as_deref(),
+            files: &files,
+            exact,
+        };
         let text = (self.rules.changeset)(&commit.content, &made_of)
             .ok_or_else(|| Error::Wrong(format!("commit {} has no date", commit.oid)))?;
-        let node = node::node_of(pair[0], pair[1], &text);
+        let id_of = |at: usize| parents.get(at).map(|parent| parent.changeset);
+        let manifest = made.manifest;
+        let new = NewChangeset { text, parents: [id_of(0), id_of(1)], manifest };
+        // several commits may share one between their parents
         let is_link = octopus == Some(Octopus::Link);
-        if !is_link || self.links.insert(node) {
-            self.push_changeset(node, pair, &text)?;
-            self.made.push((if is_link { LINK } else { commit.oid }, node));
+        let (number, is_new) = if is_link {
+            self.changesets.add_once(new)?
+        } else {
+            (self.changesets.add(new)?, true)
+        };
+        if is_new {
+            self.made.push((if is_link { LINK } else { commit.oid }, number));
         }
-        let converted = Converted { node, tree, manifest: made.manifest, branch, imported: None };
+        self.changesets.write_known(&self.manifests)?;
+        let changeset = ChangesetId::New(number);
+        let converted = Converted { changeset, tree, manifest, branch, imported: None };
         if !is_link {
             self.known.insert(commit.oid, converted.clone());
         }
         Ok(Ok(converted))
-    }
-
-    /// Adds the chunk of a changeset.
-    fn push_changeset(&mut self, node: Node, parents: [Node; 2], text: &[u8]) -> Result<()> {
-        let chunk = RevisionChunk { node, parents, base: Node::NULL, link: node, flags: 0 };
-        let mut bytes = Vec::with_capacity(text.len() + 200);
-        chunk.push_head(self.version, text.len() + 12, &mut bytes)?;
-        hunk_head(0, 0, text.len(), &mut bytes);
-        bytes.extend_from_slice(text);
-        self.changesets.push(&bytes)?;
-        self.written.push(node);
-        Ok(())
     }
 
     /// Writes the changegroup, and returns the changesets.
@@ -364,17 +361,17 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
     /// [`Error::Output`] and [`Error::Scratch`].
     pub fn write(mut self, out: &File) -> Result<Written> {
         let mut out = BufWriter::with_capacity(1 << 20, out);
-        let len = self.changesets.len();
-        self.changesets.copy(0, len, &mut out)?;
+        self.changesets.write_all(&self.manifests)?;
+        let nodes = self.changesets.copy(&mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
-        let (changesets, foreign, written) = (self.made, self.foreign, self.written);
-        let link_node = |link: u32| written[link as usize];
+        let node_of = |number: u32| nodes[number as usize];
         let (mut bytes, mut delta) = (Vec::new(), Vec::new());
-        for new in self.manifests.new_ones().to_vec() {
+        for (number, new) in self.manifests.new_ones() {
             let base = self.manifests.delta(&new, &mut delta)?;
+            let node = self.manifests.node(Some(number))?;
             let [p1, p2] = new.parents.map(|parent| self.manifests.node(parent));
-            let link = link_node(new.link);
-            let chunk = RevisionChunk { node: new.node, parents: [p1, p2], base, link, flags: 0 };
+            let (parents, link) = ([p1?, p2?], node_of(new.link));
+            let chunk = RevisionChunk { node, parents, base, link, flags: 0 };
             bytes.clear();
             chunk.push_head(self.version, delta.len(), &mut bytes)?;
             bytes.extend_from_slice(&delta);
@@ -384,10 +381,12 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         if self.version == GroupVersion::V03 {
             out.write_all(&END).map_err(Error::Output)?; // of the manifests of directories
         }
-        self.files.write(link_node, &mut out)?;
+        self.files.write(node_of, &mut out)?;
         out.write_all(&END).map_err(Error::Output)?;
         out.flush().map_err(Error::Output)?;
-        Ok(Written { changesets, foreign })
+        let changesets =
+            self.made.into_iter().map(|(oid, number)| (oid, node_of(number))).collect();
+        Ok(Written { changesets, foreign: self.foreign })
     }
 
     /// An empty buffer within the budget.
@@ -503,7 +502,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
 
     /// Number of the next changeset.
     fn link(&self) -> Result<u32> {
-        u32::try_from(self.written.len()).map_err(|_| Error::TooMany)
+        self.changesets.next_number()
     }
 
     /// Text of a copied file revision.

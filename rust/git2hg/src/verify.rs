@@ -34,7 +34,7 @@ use self::blobs::FileBlobs;
 use self::chunks::{ChunkTexts, GroupFile};
 pub(crate) use self::fault::Fault;
 use self::fault::{Problem, VerifyResult, fault};
-use self::hashes::{HashBatch, RevisionText, UnverifiedText};
+use self::hashes::{HashesBeside, RevisionText, UnverifiedText};
 use self::trees::ManifestTrees;
 use crate::build::commits::NO_PART;
 use crate::build::{KnownParent, LINK};
@@ -121,7 +121,7 @@ impl<D: Dialect> RoundTrip<'_, D> {
             );
             taken.insert(*oid);
         }
-        let mut hashes: HashBatch<Oid, RevisionText> = HashBatch::new(quarter / 4);
+        let mut hashes: HashesBeside<Oid, RevisionText> = HashesBeside::new(quarter / 8);
         for (at, (oid, node)) in self.expected.iter().enumerate() {
             let made = changesets.get(at)?;
             let known = (&commits, &mut roots);
@@ -130,9 +130,11 @@ impl<D: Dialect> RoundTrip<'_, D> {
             let UnverifiedText { node: own, parents, text } = made;
             let text = RevisionText::Changeset(text);
             let mut is_full = hashes.add(*oid, UnverifiedText { node: own, parents, text });
+            let mut takes_too_much = false;
             let done = found.and_then(|Found { shown, made }| {
                 if let Some(manifest) = made {
-                    is_full |= hashes.add(*oid, manifest) || roots.is_full();
+                    is_full |= hashes.add(*oid, manifest);
+                    takes_too_much = roots.is_full();
                 }
                 match shown.commit {
                     Some(found) if *oid != LINK && (found != *oid || !taken.insert(found)) => {
@@ -146,10 +148,15 @@ impl<D: Dialect> RoundTrip<'_, D> {
                 }
                 Ok(())
             });
-            if is_full || done.is_err() || at + 1 == self.expected.len() {
+            let checked = if done.is_err() || takes_too_much || at + 1 == self.expected.len() {
                 // a wrong text before this commit is the cause, or comes first
-                hashes.check().map_err(|other| blame(fault(other.message()), other.of))?;
-            }
+                hashes.check()
+            } else if is_full {
+                hashes.pass_on()
+            } else {
+                Ok(())
+            };
+            checked.map_err(|other| blame(fault(other.message()), other.of))?;
             done.map_err(|problem| blame(problem, *oid))?;
             self.tick(at)?;
         }

@@ -10,7 +10,7 @@ mod cursor;
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use parallel::Buffer;
 
@@ -28,10 +28,10 @@ const LONGEST_PENDING: usize = 32 * CHUNK_LEN;
 const LONGEST_GROUP: usize = 32;
 const SHORTEST_GROUP: usize = 8;
 
-/// A text in shared chunks. Copies of it, and texts made from it, stay in one thread.
+/// A text in shared chunks.
 #[derive(Clone, Debug, Default)]
 pub struct SharedText {
-    groups: Vec<Rc<Group>>,
+    groups: Vec<Arc<Group>>,
     len: usize,
     /// Bytes outside buffers, shared or not.
     loose_bytes: usize,
@@ -44,7 +44,7 @@ impl SharedText {
     #[must_use]
     pub fn new(buffer: Buffer, tally: &Tally) -> Self {
         let made_bytes = buffer.capacity();
-        let buffer = Rc::new(buffer);
+        let buffer = Arc::new(buffer);
         let mut made = Made::new(tally);
         let mut start = 0;
         while start < buffer.len() {
@@ -142,8 +142,8 @@ impl SharedText {
             return Ok(());
         }
         let mut held: Vec<_> = self.chunks().filter_map(Chunk::buffer).collect();
-        held.sort_unstable_by_key(|buffer| Rc::as_ptr(buffer));
-        held.dedup_by_key(|buffer| Rc::as_ptr(buffer));
+        held.sort_unstable_by_key(|buffer| Arc::as_ptr(buffer));
+        held.dedup_by_key(|buffer| Arc::as_ptr(buffer));
         let held_bytes: usize = held.iter().map(|buffer| buffer.len()).sum();
         let is_all = held_bytes + self.loose_bytes > 2 * self.len;
         let moves = |chunk: &Chunk| is_all || chunk.buffer().is_none();
@@ -152,7 +152,7 @@ impl SharedText {
             buffer.extend_from_slice(chunk.bytes())?;
         }
         let made_bytes = self.made_bytes + buffer.capacity();
-        let buffer = Rc::new(buffer);
+        let buffer = Arc::new(buffer);
         let mut made = Made::new(tally);
         let mut start = 0;
         for chunk in self.chunks() {
@@ -173,8 +173,8 @@ impl SharedText {
     /// memory.
     #[must_use]
     pub fn unshared(&self, other: &Self) -> Vec<(Range<usize>, Range<usize>)> {
-        let ours: HashSet<_> = self.groups.iter().map(Rc::as_ptr).collect();
-        let shared = other.groups.iter().map(Rc::as_ptr);
+        let ours: HashSet<_> = self.groups.iter().map(Arc::as_ptr).collect();
+        let shared = other.groups.iter().map(Arc::as_ptr);
         let shared = shared.filter(|group| ours.contains(group)).collect();
         let mut places = HashMap::new();
         let mut start = 0;
@@ -209,8 +209,8 @@ impl SharedText {
     /// length.
     fn parts(&self, shared: &HashSet<*const Group>) -> impl Iterator<Item = (*const u8, usize)> {
         self.groups.iter().flat_map(|group| {
-            let is_shared = shared.contains(&Rc::as_ptr(group));
-            let whole = is_shared.then(|| (Rc::as_ptr(group).cast(), group.len()));
+            let is_shared = shared.contains(&Arc::as_ptr(group));
+            let whole = is_shared.then(|| (Arc::as_ptr(group).cast(), group.len()));
             let chunks = if is_shared { &[] } else { group.chunks() };
             whole
                 .into_iter()
@@ -265,7 +265,7 @@ impl<'t> Made<'t> {
         }
     }
 
-    fn share_group(&mut self, group: &Rc<Group>) {
+    fn share_group(&mut self, group: &Arc<Group>) {
         self.cut_whole();
         let is_short = (1..SHORTEST_GROUP).contains(&self.open.len());
         if is_short || !self.pending.is_empty() {
@@ -274,7 +274,7 @@ impl<'t> Made<'t> {
         self.close();
         self.text.len += group.len();
         self.text.loose_bytes += group.loose_bytes();
-        self.text.groups.push(Rc::clone(group));
+        self.text.groups.push(Arc::clone(group));
     }
 
     fn share(&mut self, chunk: &Chunk) {
@@ -352,7 +352,7 @@ impl<'t> Made<'t> {
         let groups = self.open.len().div_ceil(LONGEST_GROUP);
         for groups in (1..=groups).rev() {
             let chunks = self.open.drain(..self.open.len().div_ceil(groups)).collect();
-            self.text.groups.push(Rc::new(Group::new(chunks, self.tally)));
+            self.text.groups.push(Arc::new(Group::new(chunks, self.tally)));
         }
     }
 

@@ -18,9 +18,9 @@ use gitpack::Oid;
 use parallel::{Buffer, Cache};
 
 use revlog::manifest::Flag;
-use revlog::node::node_of;
 use revlog::{Changeset, Node, RevlogKind, Store, copy_source, split_metadata};
 
+use crate::build::changesets::{ChangesetId, NewChangeset};
 use crate::build::filelogs::{FileHistory, StoredFilelogs, blob_of};
 use crate::build::files::{NewText, RevisionContent};
 use crate::build::graph::ChangesetGraph;
@@ -142,19 +142,6 @@ impl ChangesetHistory for NewHistory<'_> {
 /// Text of any changeset that is no part of an octopus.
 pub(crate) const NO_PART: &[u8] = b"0000000000000000000000000000000000000000\n\n0 0\n\n";
 
-/// Parents of a changeset of a commit, which are those of the commit at `places`.
-fn parents_in_git(
-    commit: &WindowCommit,
-    parents: [Option<&Converted>; 2],
-    places: [Option<usize>; 2],
-) -> Vec<ParentCommit> {
-    let parent = |(parent, at): (Option<&Converted>, Option<usize>)| {
-        let commit = at.and_then(|at| commit.parents.get(at)).copied();
-        Some(ParentCommit { node: parent?.node, commit })
-    };
-    parents.into_iter().zip(places).filter_map(parent).collect()
-}
-
 /// Whether a changeset is a part of an octopus to hg-git.
 pub(crate) fn is_part(text: &[u8]) -> bool {
     Changeset::parse(text).is_ok_and(|changeset| exact::Octopus::of(&changeset).is_some())
@@ -239,11 +226,21 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         if let Some(DetectedChanges { sources, .. }) = detected {
             texts.sources = sources;
         }
+        let last = parents.last().and_then(|last| last.imported.as_ref());
+        let is_plain = last.is_none_or(|facts| !facts.is_part);
         let (tree, links) = (commit.tree_or_empty(), Vec::new());
         let hides = |change: &Change| self.rules.hides.is_some_and(|hides| hides(&change.path));
         let is_odd = changes.is_odd || changes.files.iter().any(hides);
-        let mut of =
-            ImportedTree { texts: &texts, files: &files, tree, root, commit, links, is_odd };
+        let mut of = ImportedTree {
+            texts: &texts,
+            files: &files,
+            tree,
+            root,
+            commit,
+            links,
+            is_plain,
+            is_odd,
+        };
         let mut second = if parents.len() > 1 { parents.pop() } else { None };
         let mut first = parents.pop();
         while !parents.is_empty() {
@@ -255,7 +252,6 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         }
         match self.changeset_of(&mut of, [first.as_ref(), second.as_ref()], false)? {
             Ok(made) => {
-                self.made.push((commit.oid, made.node));
                 self.known.insert(commit.oid, made);
                 Ok(None)
             }
@@ -426,37 +422,61 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         let made = within!(self.commit_files(of, &of_files)?);
         let text = if is_between {
             let listed: Vec<&[u8]> = made.listed.iter().map(|path| &**path).collect();
-            let (node, branch) = (self.manifests.node(made.manifest), self.branch.as_deref());
-            of.texts.changeset(node, &listed, branch, ImportedExtras::Between)
+            let which = ImportedExtras::Between;
+            of.texts.changeset(Node::NULL, &listed, self.branch.as_deref(), which)
         } else {
             within!(self.text_of_commit(of, parents, &of_files.texts[0], &made)?)
         };
         let CommittedFiles { manifest, .. } = made;
-        let pair = parents.map(|parent| parent.map_or(Node::NULL, |parent| parent.node));
-        let node = node_of(pair[0], pair[1], &text);
+        let link_text = is_between.then(|| text.clone());
+        let pair = parents.map(|parent| parent.map(|parent| parent.changeset));
+        let (new, is_new) =
+            self.changesets.add_once(NewChangeset { text, parents: pair, manifest })?;
         let imports = self.imports.as_mut().ok_or_else(no_rules)?;
-        let number = match imports.graph.number_of(node) {
-            Some(number) => number,
-            None => {
-                let numbers = parents.map(|parent| Some(parent?.imported.as_ref()?.number));
-                let number = imports.graph.add(node, numbers, manifest)?;
-                self.push_changeset(node, pair, &text)?;
-                if is_between {
-                    self.made.push((LINK, node));
-                }
-                number
-            }
-        };
+        let number = imports.graph.number_of(new)?;
+        if is_new {
+            let numbers = parents.map(|parent| Some(parent?.imported.as_ref()?.number));
+            imports.graph.add(numbers, manifest);
+        }
+        if !is_between {
+            self.made.push((of.commit.oid, new));
+        } else if is_new {
+            self.made.push((LINK, new));
+        }
+        self.changesets.write_known(&self.manifests)?;
         let is_part = of.commit.parents.len() > 2;
         let imported = Some(Arc::new(ImportedFacts { number, above, root: of.root, is_part }));
-        if is_between {
+        let changeset = ChangesetId::New(new);
+        if let Some(text) = link_text {
             let last = of.commit.parents.len() - 1;
             let second = Some(last).filter(|_| of.links.is_empty());
             let places = [Some(last - 1 - of.links.len()), second];
-            let parents = parents_in_git(of.commit, parents, places);
+            let parents = self.parents_in_git(of, parents, places)?;
+            let node = self.changesets.node(changeset);
             of.links.push(Link { node, text, parents });
         }
-        Ok(Ok(Converted { node, tree: of.tree, manifest, branch: None, imported }))
+        Ok(Ok(Converted { changeset, tree: of.tree, manifest, branch: None, imported }))
+    }
+
+    /// Parents of a changeset of a commit, which are those of the commit at `places`. Their nodes
+    /// matter only for an octopus.
+    fn parents_in_git(
+        &mut self,
+        of: &ImportedTree<'_>,
+        parents: [Option<&Converted>; 2],
+        places: [Option<usize>; 2],
+    ) -> Result<Vec<ParentCommit>> {
+        let needs_nodes = !of.is_plain || of.commit.parents.len() > 2;
+        if needs_nodes {
+            self.changesets.write_all(&self.manifests)?;
+        }
+        let parent = |(parent, at): (Option<&Converted>, Option<usize>)| {
+            let commit = at.and_then(|at| of.commit.parents.get(at)).copied();
+            let id = parent?.changeset;
+            let node = if needs_nodes { self.changesets.node(id) } else { Node::NULL };
+            Some(ParentCommit { node, commit })
+        };
+        Ok(parents.into_iter().zip(places).filter_map(parent).collect())
     }
 
     /// Text of the changeset of a commit. If the commit does not come back from it: notes that, or
@@ -466,7 +486,7 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
         of: &ImportedTree<'_>,
         parents: [Option<&Converted>; 2],
         manifest_before: &ManifestText,
-        CommittedFiles { manifest, listed, copies }: &CommittedFiles,
+        CommittedFiles { listed, copies, .. }: &CommittedFiles,
     ) -> Committed<Vec<u8>> {
         let ImportedTree { texts, commit, tree, .. } = of;
         let rules = self.imports.as_ref().ok_or_else(no_rules)?.rules;
@@ -489,22 +509,18 @@ impl<'a, W: Write, R: Read> ChangesetBuilder<'a, W, R> {
             let trees = (parents[0].map(|parent| parent.tree), *tree);
             tree_value = super::tree_value(git, commit.oid, trees, &mut follows)?;
         }
-        let manifest = self.manifests.node(*manifest);
+        let second = Some(1).filter(|_| of.links.is_empty());
+        let in_git = self.parents_in_git(of, parents, [Some(0), second])?;
         let write = |texts: &ImportedCommit, commit: Option<&[u8]>| {
             let which = ImportedExtras::Own { commit, tree: tree_value.as_deref() };
-            texts.changeset(manifest, &listed, self.branch.as_deref(), which)
+            texts.changeset(Node::NULL, &listed, self.branch.as_deref(), which)
         };
         let malformed = |problem: &dyn std::fmt::Display| Error::Wrong(problem.to_string());
         let text = write(texts, None);
         let changeset = Changeset::parse(&text).map_err(|problem| malformed(&problem))?;
-        let second = Some(1).filter(|_| of.links.is_empty());
-        let in_git = parents_in_git(commit, parents, [Some(0), second]);
         let input =
             CommitInput { node: Node::NULL, changeset: &changeset, tree: *tree, parents: &in_git };
-        let last = commit.parents.last().and_then(|last| self.known.get(last));
-        let last = last.and_then(|last| last.imported.as_ref());
-        let is_plain = last.is_none_or(|facts| !facts.is_part);
-        let history = NewHistory { copies, links: &of.links, is_plain };
+        let history = NewHistory { copies, links: &of.links, is_plain: of.is_plain };
         let mut content = Vec::with_capacity(commit.content.len() + 100);
         let has_commit = (rules.write_commit)(&input, &history, &mut content);
         let comes_back = matches!(has_commit, Ok(true)) && content == commit.content;
@@ -827,6 +843,8 @@ struct ImportedTree<'a> {
     commit: &'a WindowCommit,
     /// Changesets between its parents.
     links: Vec<Link>,
+    /// Whether the parents tell the commit.
+    is_plain: bool,
     /// Whether the tree may have entries that a manifest does not have.
     is_odd: bool,
 }

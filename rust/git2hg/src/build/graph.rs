@@ -27,14 +27,13 @@ pub(crate) struct ChangesetGraph {
     changelog: Revlog,
     scratch: Scratch,
     new: Vec<NewChangeset>,
-    numbers: HashMap<Node, u32>,
 }
 
 impl ChangesetGraph {
     /// Starts with the changesets of the store.
     pub fn new(changelog: Revlog) -> Self {
         let scratch = Scratch::new(SPARE_BYTES);
-        Self { changelog, scratch, new: Vec::new(), numbers: HashMap::new() }
+        Self { changelog, scratch, new: Vec::new() }
     }
 
     /// Numbers of changesets of the store.
@@ -46,23 +45,18 @@ impl ChangesetGraph {
         Ok(self.changelog.find(nodes)?.into_iter().map(Rev::number).collect())
     }
 
-    /// Number of a new changeset with this node.
-    pub fn number_of(&self, node: Node) -> Option<u32> {
-        self.numbers.get(&node).copied()
-    }
-
-    /// Adds a new changeset.
+    /// Number of a new changeset, by its number among these.
     ///
     /// # Errors
     ///
     /// [`Error::TooMany`].
-    pub fn add(&mut self, node: Node, parents: [Option<u32>; 2], manifest: Number) -> Result<u32> {
-        let number = u32::try_from(self.new.len()).ok();
-        let number = number.and_then(|new| new.checked_add(self.changelog.index().len()));
-        let number = number.ok_or(Error::TooMany)?;
+    pub fn number_of(&self, new: u32) -> Result<u32> {
+        self.changelog.index().len().checked_add(new).ok_or(Error::TooMany)
+    }
+
+    /// Adds the next new changeset.
+    pub fn add(&mut self, parents: [Option<u32>; 2], manifest: Number) {
         self.new.push(NewChangeset { parents, manifest });
-        self.numbers.insert(node, number);
-        Ok(number)
     }
 
     fn rev(&self, number: u32) -> Result<Rev, NewChangeset> {

@@ -1,15 +1,19 @@
 //! Manifests of the store and of a conversion: nodes, parents and texts.
 //!
 //! The number of a manifest is its revision in the store. New manifests are numbered after these,
-//! and the null manifest is `None`. So parents have smaller numbers than their children.
+//! and the null manifest is `None`. So parents have smaller numbers than their children. Manifests
+//! with one node have one number, which is known before the node (`manifestnodes`).
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use parallel::{Cache, Directory};
+use revlog::manifest::Flag;
 use revlog::{KeptTexts, Node, Parents, Rev, Revlog, Scratch, Texts, node};
+use sha1lanes::{Digest, Message, digest_one};
 
 use crate::build::manifestlines::{DifferingLine, LineEdit};
+use crate::build::manifestnodes::{ManifestNodes, ParentNode};
 use crate::build::manifesttext::{ManifestText, RecentTexts};
 use crate::build::spool::Spool;
 use crate::error::{Error, Result};
@@ -31,7 +35,6 @@ pub(crate) const MOST_SEARCHES: u32 = 4;
 /// New manifest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewManifest {
-    pub node: Node,
     pub parents: [Number; 2],
     /// Number of the first changeset with this manifest.
     pub link: u32,
@@ -75,7 +78,9 @@ pub(crate) struct PushedManifests<'a> {
     kept: KeptTexts,
     kept_bytes: usize,
     new: Vec<NewManifest>,
-    numbers: HashMap<Node, u32>,
+    nodes: ManifestNodes,
+    /// Numbers of new manifests by [`Self::digest`].
+    numbers: HashMap<Digest, u32>,
     /// Nodes of the store, after many searches.
     stored: Option<HashMap<Node, u32>>,
     searches: u32,
@@ -96,6 +101,7 @@ impl<'a> PushedManifests<'a> {
             kept: KeptTexts::default(),
             kept_bytes: most_bytes / 4,
             new: Vec::new(),
+            nodes: ManifestNodes::new(),
             numbers: HashMap::new(),
             stored: None,
             searches: 0,
@@ -111,9 +117,9 @@ impl<'a> PushedManifests<'a> {
         self.revlog.index().len()
     }
 
-    /// New manifests, in order.
-    pub fn new_ones(&self) -> &[NewManifest] {
-        &self.new
+    /// New manifests with their numbers, in order.
+    pub fn new_ones(&self) -> impl Iterator<Item = (u32, NewManifest)> + use<> {
+        (self.stored_len()..).zip(self.new.clone())
     }
 
     /// Number of a manifest in the store.
@@ -144,12 +150,32 @@ impl<'a> PushedManifests<'a> {
         index.rev(number).ok_or_else(|| &self.new[(number - index.len()) as usize])
     }
 
-    /// Node of a manifest.
-    pub fn node(&self, number: Number) -> Node {
-        match number.map(|number| self.rev(number)) {
-            None => Node::NULL,
-            Some(Ok(rev)) => self.revlog.index().node(rev),
-            Some(Err(new)) => new.node,
+    /// Node of a manifest. Waits for it, if it is new.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`ManifestNodes::get`].
+    pub fn node(&self, number: Number) -> Result<Node> {
+        match self.parent_node(number) {
+            ParentNode::Known(node) => Ok(node),
+            ParentNode::New(place) => self.nodes.get(place),
+        }
+    }
+
+    /// Node of a manifest, if it is known.
+    pub fn known_node(&self, number: Number) -> Option<Node> {
+        match self.parent_node(number) {
+            ParentNode::Known(node) => Some(node),
+            ParentNode::New(place) => self.nodes.known(place),
+        }
+    }
+
+    fn parent_node(&self, number: Number) -> ParentNode {
+        let Some(number) = number else { return ParentNode::Known(Node::NULL) };
+        let index = self.revlog.index();
+        match index.rev(number) {
+            Some(rev) => ParentNode::Known(index.node(rev)),
+            None => ParentNode::New((number - index.len()) as usize),
         }
     }
 
@@ -228,17 +254,22 @@ impl<'a> PushedManifests<'a> {
         let delta = base_text.delta_of(edits);
         let text = base_text.patched(&delta, &self.texts.tally);
         let text = text.map_err(|problem| Error::Wrong(problem.to_string()))?;
-        let [p1, p2] = parents.map(|parent| self.node(parent));
-        let node = text.node(p1, p2);
-        if let Some(number) = self.numbers.get(&node) {
+        let digest = self.digest(parents, edits, [&base_text, &text])?;
+        if let Some(number) = self.numbers.get(&digest) {
             return Ok(Some(*number));
         }
+        let parent_nodes = parents.map(|parent| self.parent_node(parent));
         let stored_len = self.stored_len();
+        let mut node = None;
         // a manifest with the same node has the same parents
-        let may_be_stored =
-            parents.iter().all(|parent| parent.is_none_or(|number| number < stored_len));
-        if may_be_stored && let Some(number) = self.search(node) {
-            return Ok(Some(number));
+        if let [ParentNode::Known(p1), ParentNode::Known(p2)] = parent_nodes
+            && stored_len > 0
+        {
+            let known = text.node(p1, p2);
+            if let Some(number) = self.search(known) {
+                return Ok(Some(number));
+            }
+            node = Some(known);
         }
         let chain = match base.map(|base| self.rev(base)) {
             Some(Err(new)) => new.chain,
@@ -250,7 +281,6 @@ impl<'a> PushedManifests<'a> {
             push_change(path, entry.map(|(node, _)| node), &mut listed);
         }
         let mut new = NewManifest {
-            node,
             parents,
             link,
             base,
@@ -270,16 +300,61 @@ impl<'a> PushedManifests<'a> {
         }
         let number = stored_len + short(self.new.len())?;
         self.new.push(new);
-        self.numbers.insert(node, number);
+        match node {
+            Some(node) => self.nodes.add_known(node),
+            None => self.nodes.add(parent_nodes, &text),
+        }
+        self.numbers.insert(digest, number);
         self.keep_changed(number, listed);
         self.texts.put(number, text);
+        // those that wait are in the cache, too, and take no more memory
+        self.nodes.wait(self.texts.len() / 2)?;
         Ok(Some(number))
     }
 
+    /// Digest of the parents, in any order, and the text of a manifest: equal for equal nodes, and
+    /// only for these. `edits` make the text of `base_text`, the first parent's.
+    fn digest(
+        &mut self,
+        parents: [Number; 2],
+        edits: &[LineEdit],
+        [base_text, text]: [&ManifestText; 2],
+    ) -> Result<Digest> {
+        let mut changed = Vec::new();
+        let mut push = |path: &[u8], entry: Option<(Node, Flag)>| {
+            push_change(path, entry.map(|(node, _)| node), &mut changed);
+            changed.extend(entry.map(|(_, flag)| flag as u8));
+        };
+        // the parents tell the one with the differences
+        let base = parents.into_iter().flatten().min();
+        if base == parents[0] {
+            for LineEdit { path, entry } in edits {
+                if base_text.entry(path) != *entry {
+                    push(path, *entry);
+                }
+            }
+        } else {
+            for DifferingLine { path, entries: [_, entry] } in self.text(base)?.differing(text) {
+                push(path, entry);
+            }
+        }
+        let mut head = [0; 10];
+        let [low, high] = if parents[0] <= parents[1] { [0, 1] } else { [1, 0] };
+        for (place, parent) in head.chunks_exact_mut(5).zip([parents[low], parents[high]]) {
+            place[0] = u8::from(parent.is_some());
+            place[1..].copy_from_slice(&parent.unwrap_or_default().to_be_bytes());
+        }
+        Ok(digest_one(Message { head: &head, body: &changed }))
+    }
+
     /// Reads the delta of a new manifest, and returns the node of its base.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Scratch`], and the errors of [`Self::node`].
     pub fn delta(&mut self, new: &NewManifest, out: &mut Vec<u8>) -> Result<Node> {
         self.spool.read(new.delta_at, new.delta_len as usize, out)?;
-        Ok(self.node(new.base))
+        self.node(new.base)
     }
 
     /// Changes of a manifest against its first parent, to be read with [`changes`].

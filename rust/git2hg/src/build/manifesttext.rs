@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use revlog::manifest::{Flag, MalformedManifest};
 use revlog::{Cursor, Delta, Line, Lines, Node, SharedText, Tally, node, patch};
@@ -19,12 +19,12 @@ const MOST_TEXTS: usize = 1024;
 
 /// Text of a manifest.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ManifestText(Rc<SharedText>);
+pub(crate) struct ManifestText(Arc<SharedText>);
 
 impl ManifestText {
     /// A copy of `bytes`.
     pub fn new(bytes: &[u8], tally: &Tally) -> Self {
-        Self(Rc::new(SharedText::copied(bytes, tally)))
+        Self(Arc::new(SharedText::copied(bytes, tally)))
     }
 
     /// Length in bytes.
@@ -77,7 +77,7 @@ impl ManifestText {
 
     /// Applies a delta that fits.
     pub fn applied(&self, delta: &Delta<'_>, tally: &Tally) -> Self {
-        Self(Rc::new(self.0.apply(delta, tally)))
+        Self(Arc::new(self.0.apply(delta, tally)))
     }
 
     /// The lines at `range`. Lines that begin or end outside are cut.
@@ -163,6 +163,11 @@ impl<K: PartialEq> RecentTexts<K> {
     /// Starts empty, with a limit of `most_bytes`.
     pub fn new(most_bytes: usize) -> Self {
         Self { texts: VecDeque::new(), tally: Tally::default(), most_bytes, is_exceeded: false }
+    }
+
+    /// Number of texts.
+    pub fn len(&self) -> usize {
+        self.texts.len()
     }
 
     /// A text, if it is there.

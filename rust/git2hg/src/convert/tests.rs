@@ -234,6 +234,77 @@ fn windows_follow_each_other() {
     assert_eq!(made, commits);
 }
 
+/// Manifests with one node are sent once, whichever parent comes first.
+#[test]
+fn commits_with_the_same_files_share_a_manifest() {
+    let git = Git::default();
+    let blob = |text: &str| git.add(ObjectKind::Blob, text.as_bytes());
+    let tree = |files: &[(&str, Oid)]| {
+        let files: Vec<_> = files.iter().map(|(name, blob)| (Mode::FILE, *name, *blob)).collect();
+        git.tree(&files)
+    };
+    let [first, one, two] = ["0", "1", "2"].map(blob);
+    let start = git.commit(tree(&[("a", first), ("b", first)]), &[], AUTHOR, "start\n");
+    let mut commits = vec![start];
+    let mut add = |tree, parents: &[Oid], message| {
+        commits.push(git.commit(tree, parents, AUTHOR, message));
+        commits[commits.len() - 1]
+    };
+    let left = add(tree(&[("a", one), ("b", first)]), &[start], "left\n");
+    let right = add(tree(&[("a", first), ("b", two)]), &[start], "right\n");
+    for message in ["again\n", "and again\n"] {
+        add(tree(&[("a", one), ("b", first)]), &[start], message);
+    }
+    let both = tree(&[("a", one), ("b", two)]);
+    let evil = tree(&[("a", two), ("b", two), ("c", one)]);
+    for merged in [both, evil] {
+        for (parents, message) in
+            [([left, right], "here\n"), ([right, left], "there\n"), ([left, right], "here, too\n")]
+        {
+            add(merged, &parents, message);
+        }
+    }
+    for is_exact in [false, true] {
+        let (made, _) =
+            converted(&git, &commits, |request| ConversionRequest { is_exact, ..request });
+        let made = made.expect("is converted");
+        assert_eq!(made.refused, []);
+        let oids: Vec<Oid> = made.changesets.iter().map(|(oid, _)| *oid).collect();
+        assert_eq!(oids, commits);
+    }
+}
+
+/// Lines of history with long manifests take turns, and are merged.
+#[test]
+fn long_manifests_may_wait_for_their_nodes() {
+    const FILES: usize = 1200;
+    const LINES: usize = 5;
+    let git = Git::default();
+    let names: Vec<String> = (0..FILES).map(|name| format!("{name:06}")).collect();
+    let mut blobs = vec![vec![git.add(ObjectKind::Blob, b"x"); FILES]; LINES];
+    let mut commits: Vec<Oid> = Vec::new();
+    for number in 0..200 {
+        let line = number * 7 % LINES;
+        let text = number.to_string();
+        blobs[line][number * 37 % FILES] = git.add(ObjectKind::Blob, text.as_bytes());
+        let files: Vec<_> = names
+            .iter()
+            .zip(&blobs[line])
+            .map(|(name, blob)| (Mode::FILE, &**name, *blob))
+            .collect();
+        let parent = |ago: usize| commits.get(commits.len().wrapping_sub(ago)).copied();
+        let second = parent(1).filter(|_| number % 9 == 8);
+        let parents: Vec<Oid> = parent(LINES).into_iter().chain(second).collect();
+        commits.push(git.commit(git.tree(&files), &parents, AUTHOR, &text));
+    }
+    for memory_bytes in [1 << 20, 1 << 26] {
+        let (made, _) =
+            converted(&git, &commits, |request| ConversionRequest { memory_bytes, ..request });
+        let oids = made.expect("is converted").changesets.into_iter().map(|(oid, _)| oid);
+        assert_eq!(oids.collect::<Vec<Oid>>(), commits);
+    }
+}
+
 /// A stopped conversion returns an error.
 #[test]
 fn a_conversion_can_be_stopped() {

@@ -3,7 +3,9 @@
 //! A processor hashes several texts side by side in the time of one (`sha1lanes`). A changegroup
 //! names all nodes, so no text waits for the hash of another.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::{mem, panic};
 
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::Buffer;
@@ -97,7 +99,7 @@ impl<T, X: HashedText> HashBatch<T, X> {
     /// Verifies and drops all texts. Returns the first mismatch.
     pub fn check(&mut self) -> Result<(), TextMismatch<T>> {
         self.bytes = 0;
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = mem::take(&mut self.waiting);
         let prefixes: Vec<[u8; 40]> = waiting.iter().map(|(_, made)| prefix(made)).collect();
         let texts: Vec<Vec<&[u8]>> = waiting.iter().map(|(_, made)| made.text.pieces()).collect();
         let messages: Vec<Pieced<'_>> =
@@ -108,11 +110,68 @@ impl<T, X: HashedText> HashBatch<T, X> {
     }
 }
 
+/// Batches of texts: one is verified on another thread while the next is collected.
+#[derive(Debug)]
+pub(crate) struct HashesBeside<T, X> {
+    batch: HashBatch<T, X>,
+    before: Option<JoinHandle<Result<(), TextMismatch<T>>>>,
+}
+
+impl<T: Send + 'static, X: HashedText + Send + 'static> HashesBeside<T, X> {
+    /// Starts empty, with batches of about `most_bytes`.
+    pub const fn new(most_bytes: usize) -> Self {
+        Self { batch: HashBatch::new(most_bytes), before: None }
+    }
+
+    /// Adds a text. Returns true when they should be verified.
+    pub fn add(&mut self, of: T, made: UnverifiedText<X>) -> bool {
+        self.batch.add(of, made)
+    }
+
+    /// Verifies the texts on another thread. Returns the first mismatch before them.
+    pub fn pass_on(&mut self) -> Result<(), TextMismatch<T>> {
+        self.join()?;
+        let next = HashBatch::new(self.batch.most_bytes);
+        let batch = Arc::new(Mutex::new(mem::replace(&mut self.batch, next)));
+        let passed = Arc::clone(&batch);
+        let check = |batch: &Mutex<HashBatch<T, X>>| {
+            batch.lock().unwrap_or_else(PoisonError::into_inner).check()
+        };
+        match Builder::new().spawn(move || check(&passed)) {
+            Ok(thread) => {
+                self.before = Some(thread);
+                Ok(())
+            }
+            // the system starts no thread
+            Err(_) => check(&batch),
+        }
+    }
+
+    /// Verifies all texts. Returns the first mismatch.
+    pub fn check(&mut self) -> Result<(), TextMismatch<T>> {
+        self.join()?;
+        self.batch.check()
+    }
+
+    /// Waits for the other thread.
+    fn join(&mut self) -> Result<(), TextMismatch<T>> {
+        let found = self.before.take().map(JoinHandle::join);
+        found.unwrap_or(Ok(Ok(()))).unwrap_or_else(|panic| panic::resume_unwind(panic))
+    }
+}
+
+impl<T, X> Drop for HashesBeside<T, X> {
+    fn drop(&mut self) {
+        // after an error, nobody asks for the result
+        let _ = self.before.take().map(JoinHandle::join);
+    }
+}
+
 impl<T> HashBatch<T> {
     /// Like [`Self::check`], for file revisions. Returns their blobs.
     pub fn check_files(&mut self) -> Result<Vec<(T, Node, Oid)>, TextMismatch<T>> {
         self.bytes = 0;
-        let waiting = std::mem::take(&mut self.waiting);
+        let waiting = mem::take(&mut self.waiting);
         let contents: Vec<&[u8]> =
             waiting.iter().map(|(_, made)| split_metadata(&made.text).content).collect();
         let heads: Vec<_> = waiting
@@ -188,6 +247,26 @@ mod tests {
         let found = hashes.check().expect_err("is found");
         assert_eq!(found.of, 6);
         hashes.check().expect("nothing is left");
+    }
+
+    #[test]
+    fn batches_before_and_after_are_verified() {
+        for wrong in 0..9 {
+            let mut hashes = HashesBeside::new(100);
+            let mut found = Vec::new();
+            for number in 0..9 {
+                let mut made = made(&number.to_string());
+                if number >= wrong {
+                    made.text = Arc::default();
+                }
+                hashes.add(number, made);
+                if number % 3 == 1 {
+                    found.extend(hashes.pass_on().err());
+                }
+            }
+            found.extend(hashes.check().err());
+            assert_eq!(found[0].of, wrong);
+        }
     }
 
     #[test]

@@ -2,25 +2,25 @@
 //!
 //! Owns the count of memory in use outside the budget.
 
-use std::cell::Cell;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parallel::Buffer;
 
 /// Bytes in use by loose chunks and groups, of all texts with this tally.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Rc<Cell<usize>>);
+pub struct Tally(Arc<AtomicUsize>);
 
 impl Tally {
     /// The bytes in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.0.get()
+        self.0.load(Ordering::Relaxed)
     }
 
     fn count<T>(&self, value: T, bytes: usize) -> Counted<T> {
-        self.0.set(self.0.get() + bytes);
+        self.0.fetch_add(bytes, Ordering::Relaxed);
         Counted { value, bytes, tally: self.clone() }
     }
 }
@@ -35,7 +35,7 @@ struct Counted<T> {
 
 impl<T> Drop for Counted<T> {
     fn drop(&mut self) {
-        self.tally.0.set(self.tally.0.get() - self.bytes);
+        self.tally.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -49,19 +49,19 @@ pub(super) struct Chunk {
 
 #[derive(Clone, Debug)]
 enum Memory {
-    Loose(Rc<Counted<Box<[u8]>>>),
+    Loose(Arc<Counted<Box<[u8]>>>),
     /// Counted by the budget.
-    Buffer(Rc<Buffer>),
+    Buffer(Arc<Buffer>),
 }
 
 impl Chunk {
-    pub fn part(buffer: &Rc<Buffer>, range: Range<usize>) -> Self {
-        Self { memory: Memory::Buffer(Rc::clone(buffer)), range }
+    pub fn part(buffer: &Arc<Buffer>, range: Range<usize>) -> Self {
+        Self { memory: Memory::Buffer(Arc::clone(buffer)), range }
     }
 
     pub fn loose(bytes: &[u8], tally: &Tally) -> Self {
         let range = 0..bytes.len();
-        Self { memory: Memory::Loose(Rc::new(tally.count(bytes.into(), bytes.len()))), range }
+        Self { memory: Memory::Loose(Arc::new(tally.count(bytes.into(), bytes.len()))), range }
     }
 
     pub fn len(&self) -> usize {
@@ -77,7 +77,7 @@ impl Chunk {
     }
 
     /// The buffer that the chunk is a part of, if any.
-    pub const fn buffer(&self) -> Option<&Rc<Buffer>> {
+    pub const fn buffer(&self) -> Option<&Arc<Buffer>> {
         match &self.memory {
             Memory::Loose(_) => None,
             Memory::Buffer(buffer) => Some(buffer),

@@ -1,7 +1,7 @@
 //! A forward cursor over the groups and chunks of a text.
 
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::SharedText;
 use super::chunks::{Chunk, Group};
@@ -26,11 +26,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// The group that begins exactly at `position`.
-    pub(super) fn group_at(&mut self, position: usize) -> Option<&'a Rc<Group>> {
+    pub(super) fn group_at(&mut self, position: usize) -> Option<&'a Arc<Group>> {
         self.group_of(position).filter(|_| self.group_start == position)
     }
 
-    fn group_of(&mut self, position: usize) -> Option<&'a Rc<Group>> {
+    fn group_of(&mut self, position: usize) -> Option<&'a Arc<Group>> {
         while let Some(group) = self.text.groups.get(self.group) {
             let end = self.group_start + group.len();
             if position < end {
