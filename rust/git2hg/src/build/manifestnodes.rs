@@ -111,7 +111,7 @@ impl ManifestNodes {
         state.nodes[place].ok_or_else(is_dead)
     }
 
-    /// Waits until at most this many texts are not hashed, and not too many.
+    /// Waits until at most `most_open` texts are not hashed, and at most [`MOST_OPEN`].
     ///
     /// # Errors
     ///
