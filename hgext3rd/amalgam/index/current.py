@@ -116,7 +116,8 @@ def find(
             data = mapped.data
         else:
             data = memoryview(mmap.mmap(fd, length_bytes, prot=mmap.PROT_READ))
-            if os.pread(index, _COMPARED, last) != data[last:]:
+            # as bytes: a memoryview is compared item by item
+            if os.pread(index, _COMPARED, last) != data[last:].tobytes():
                 return None
         if _state(os.fstat(index)) != state:
             return None
