@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use sha1lanes::{Message, Pieced, portable};
+use sha1lanes::{Message, Pieced, best, portable};
 
 /// SHA-1 of a revision's parents and raw text (`hg help internals.revlogs`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,6 +94,19 @@ pub fn node_of_pieces(p1: Node, p2: Node, pieces: &[&[u8]]) -> Node {
     let mut digests = [[0; 20]];
     portable().digest_pieced(&[Pieced { head: &head, pieces }], &mut digests);
     Node(digests[0])
+}
+
+/// Nodes of texts in pieces, with their parents. Several cost little more than one.
+#[must_use]
+pub fn nodes_of_pieces<'a, P: AsRef<[&'a [u8]]>>(
+    texts: impl Iterator<Item = ([Node; 2], P)>,
+) -> Vec<Node> {
+    let texts: Vec<_> = texts.map(|([p1, p2], text)| (parents_prefix(p1, p2), text)).collect();
+    let messages = texts.iter().map(|(head, text)| Pieced { head, pieces: text.as_ref() });
+    let messages: Vec<Pieced<'_>> = messages.collect();
+    let mut digests = vec![[0; 20]; messages.len()];
+    best().digest_pieced(&messages, &mut digests);
+    digests.into_iter().map(Node).collect()
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use revlog::{Node, node::parents_prefix};
-use sha1lanes::{Pieced, best};
+use revlog::{Node, node::nodes_of_pieces};
 
 use crate::build::manifesttext::ManifestText;
 use crate::error::{Error, Result};
@@ -174,15 +173,13 @@ impl State {
         Some([known(parents[0])?, known(parents[1])?])
     }
 
-    /// Takes the first texts whose parents have nodes, with the bytes that are hashed before them.
-    fn take_ready(&mut self) -> Vec<([u8; 40], WaitingText)> {
+    /// Takes the first texts whose parents have nodes, with these.
+    fn take_ready(&mut self) -> Vec<([Node; 2], WaitingText)> {
         let mut ready = Vec::new();
         let mut rest = Vec::with_capacity(self.waiting.len());
         for waiting in mem::take(&mut self.waiting) {
             match self.known(waiting.parents) {
-                Some([p1, p2]) if ready.len() < MOST_HASHED => {
-                    ready.push((parents_prefix(p1, p2), waiting));
-                }
+                Some(parents) if ready.len() < MOST_HASHED => ready.push((parents, waiting)),
                 _ => rest.push(waiting),
             }
         }
@@ -209,15 +206,11 @@ fn hash_texts(shared: &Shared) {
         }
         let ready = state.take_ready();
         drop(state);
-        let texts: Vec<Vec<&[u8]>> =
-            ready.iter().map(|(_, waiting)| waiting.text.pieces()).collect();
-        let messages: Vec<Pieced<'_>> =
-            ready.iter().zip(&texts).map(|((head, _), pieces)| Pieced { head, pieces }).collect();
-        let mut digests = vec![[0; 20]; messages.len()];
-        best().digest_pieced(&messages, &mut digests);
+        let texts = ready.iter().map(|(parents, waiting)| (*parents, waiting.text.pieces()));
+        let nodes = nodes_of_pieces(texts);
         shared.change(|state| {
-            for ((_, waiting), digest) in ready.iter().zip(digests) {
-                state.nodes[waiting.place] = Some(Node::from_bytes(digest));
+            for ((_, waiting), node) in ready.iter().zip(nodes) {
+                state.nodes[waiting.place] = Some(node);
             }
             state.open -= ready.len();
         });

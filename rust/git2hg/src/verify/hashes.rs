@@ -9,9 +9,9 @@ use std::{mem, panic};
 
 use gitpack::{ObjectKind, Oid, object_header};
 use parallel::Buffer;
-use revlog::node::parents_prefix;
+use revlog::node::{nodes_of_pieces, parents_prefix};
 use revlog::{Node, split_metadata};
-use sha1lanes::{Message, Pieced, best};
+use sha1lanes::{Message, best};
 
 use crate::build::manifesttext::ManifestText;
 
@@ -100,13 +100,8 @@ impl<T, X: HashedText> HashBatch<T, X> {
     pub fn check(&mut self) -> Result<(), TextMismatch<T>> {
         self.bytes = 0;
         let waiting = mem::take(&mut self.waiting);
-        let prefixes: Vec<[u8; 40]> = waiting.iter().map(|(_, made)| prefix(made)).collect();
-        let texts: Vec<Vec<&[u8]>> = waiting.iter().map(|(_, made)| made.text.pieces()).collect();
-        let messages: Vec<Pieced<'_>> =
-            texts.iter().zip(&prefixes).map(|(pieces, head)| Pieced { head, pieces }).collect();
-        let mut digests = vec![[0; 20]; messages.len()];
-        best().digest_pieced(&messages, &mut digests);
-        compared(waiting, &digests).map(|_| ())
+        let nodes = nodes_of_pieces(waiting.iter().map(|(_, it)| (it.parents, it.text.pieces())));
+        compared(waiting, nodes).map(|_| ())
     }
 }
 
@@ -178,7 +173,8 @@ impl<T> HashBatch<T> {
             .iter()
             .zip(&contents)
             .map(|((_, made), content)| {
-                (prefix(made), object_header(ObjectKind::Blob, content.len() as u64))
+                let [p1, p2] = made.parents;
+                (parents_prefix(p1, p2), object_header(ObjectKind::Blob, content.len() as u64))
             })
             .collect();
         let texts = waiting.iter().zip(&heads);
@@ -188,30 +184,21 @@ impl<T> HashBatch<T> {
         let messages: Vec<Message<'_>> = nodes.chain(blobs).collect();
         let mut digests = vec![[0; 20]; messages.len()];
         best().digest(&messages, &mut digests);
-        let (nodes, blobs) = digests.split_at(contents.len());
+        let blobs = digests.split_off(contents.len());
+        let nodes = digests.into_iter().map(Node::from_bytes);
         let files = compared(waiting, nodes)?.into_iter().zip(blobs);
-        Ok(files.map(|((of, node), blob)| (of, node, Oid::from_bytes(*blob))).collect())
+        Ok(files.map(|((of, node), blob)| (of, node, Oid::from_bytes(blob))).collect())
     }
-}
-
-fn prefix<X>(made: &UnverifiedText<X>) -> [u8; 40] {
-    let [p1, p2] = made.parents;
-    parents_prefix(p1, p2)
 }
 
 fn compared<T, X>(
     waiting: Vec<(T, UnverifiedText<X>)>,
-    digests: &[[u8; 20]],
+    nodes: impl IntoIterator<Item = Node>,
 ) -> Result<Vec<(T, Node)>, TextMismatch<T>> {
-    let compare = |((of, made), digest): ((T, UnverifiedText<X>), &[u8; 20])| {
-        let node = made.node;
-        if node == Node::from_bytes(*digest) {
-            Ok((of, node))
-        } else {
-            Err(TextMismatch { of, node })
-        }
+    let compare = |((of, made), node): ((T, UnverifiedText<X>), Node)| {
+        if node == made.node { Ok((of, node)) } else { Err(TextMismatch { of, node: made.node }) }
     };
-    waiting.into_iter().zip(digests).map(compare).collect()
+    waiting.into_iter().zip(nodes).map(compare).collect()
 }
 
 impl<T> TextMismatch<T> {

@@ -3,9 +3,9 @@
 //! Callers: `objects/blobs` for files, `read/manifests/proof` for manifests, `read/changelog` for
 //! changesets.
 
-use revlog::node::parents_prefix;
+use revlog::node::{nodes_of_pieces, parents_prefix};
 use revlog::{Node, Parents, Rev, Revlog};
-use sha1lanes::{Lanes, Message, Pieced};
+use sha1lanes::{Lanes, Message};
 
 use crate::error::{Error, Result};
 
@@ -42,21 +42,21 @@ impl<'a> Check<'a> {
 
     /// As [`Self::first_wrong`], for texts in pieces.
     pub fn first_wrong_pieced(&self, revisions: &[(Rev, Vec<&[u8]>)]) -> Option<Rev> {
-        let heads: Vec<_> = revisions.iter().map(|(rev, _)| self.head(*rev)).collect();
-        let messages = heads.iter().zip(revisions);
-        let messages: Vec<_> =
-            messages.map(|(head, (_, pieces))| Pieced { head, pieces }).collect();
-        let mut digests = vec![[0; 20]; messages.len()];
-        self.lanes.digest_pieced(&messages, &mut digests);
-        let mut all = revisions.iter().zip(digests);
-        all.find(|((rev, _), digest)| !self.is_node(*rev, *digest)).map(|((rev, _), _)| *rev)
+        let nodes = nodes_of_pieces(revisions.iter().map(|(rev, text)| (self.parents(*rev), text)));
+        let mut all = revisions.iter().map(|(rev, _)| *rev).zip(nodes);
+        all.find(|(rev, node)| *node != self.revlog.index().node(*rev)).map(|(rev, _)| rev)
     }
 
     /// The bytes hashed before the text of `rev`: its sorted parents.
     pub fn head(&self, rev: Rev) -> [u8; 40] {
+        let [p1, p2] = self.parents(rev);
+        parents_prefix(p1, p2)
+    }
+
+    fn parents(&self, rev: Rev) -> [Node; 2] {
         let index = self.revlog.index();
         let Parents(p1, p2) = index.parents(rev);
-        parents_prefix(index.node_or_null(p1), index.node_or_null(p2))
+        [index.node_or_null(p1), index.node_or_null(p2)]
     }
 
     /// Compares the digest of a text with the node of `rev`.
