@@ -16,7 +16,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from mercurial import error
+from mercurial import encoding, error
 from mercurial.i18n import _
 
 from .records import Record
@@ -34,6 +34,8 @@ TICK_NS = 20_000_000
 
 A file that has changed since the last tick may change again, and have the same times.
 """
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers if a file system, a quota or a limit leaves no room for a file."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
@@ -457,6 +459,19 @@ def naming(path: bytes) -> Iterator[None]:
     except OSError as exc:
         exc.filename = path
         raise
+
+
+@contextlib.contextmanager
+def hinting_at_room(place: bytes, hint: bytes) -> Iterator[None]:
+    """Abort with ``hint`` if a write has no room; without its file, name ``place``."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in NO_ROOM:
+            raise
+        path = os.fsencode(exc.filename or place)
+        reason = encoding.strtolocal(os.strerror(exc.errno))
+        raise error.StorageError(b"%s: '%s'" % (reason, path), hint=hint) from exc
 
 
 def unpredictable(prefix: bytes) -> bytes:

@@ -195,12 +195,22 @@ def test_only_a_pull_keeps_a_part(tmp_path: Path, project: HostedRepository) -> 
     )
 
 
-def test_a_full_disk_is_named_first(tmp_path: Path, project: HostedRepository) -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "fatal: write error: No space left on device",
+        "fatal: sha1 file 'tmp_idx' write error. Out of diskspace",
+        "fatal: write error: Disk quota exceeded",
+    ],
+)
+def test_a_full_disk_is_named_first(
+    tmp_path: Path, project: HostedRepository, said: str
+) -> None:
     program = tmp_path / "full-git"
     program.write_text(
         "#!/bin/sh\n"
         'case " $* " in *" fetch "*)\n'
-        "  echo 'fatal: write error: No space left on device' >&2; exit 128\n"
+        f'  echo "{said}" >&2; exit 128\n'
         'esac\nexec git "$@"\n'
     )
     program.chmod(0o755)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from typing import TYPE_CHECKING, Any
 
-from mercurial import cmdutil, encoding, error, logcmdutil, pycompat, util
+from mercurial import cmdutil, error, logcmdutil, pycompat, util
 from mercurial.i18n import _
 from mercurial.node import hex as hex_node
 
 from ..background import begin, end_quickly
 from ..config import GitConfig
 from ..damage import is_repository_error
+from ..files import hinting_at_room
 from ..gitstore import refusednames
 from ..gitstore.estimate import Contents, Forecast, free_bytes
 from ..gitstore.export import export, exporter, maintenance, warnings
@@ -93,22 +92,12 @@ def run(ui: UiT, repo: RepoT, **opts: Any) -> int:
             hint=_(b"git-cinnabar cannot use this repository"),
         )
     covers = Covers.ALL if opts["metadata"] else None
-    try:
+    hint = _(
+        b"see 'hg git::export --estimate'; set amalgam.git.path to a directory of a "
+        b"larger file system"
+    )
+    with hinting_at_room(store.repository.path, hint):
         report = export.export(store, revs, rebuild=opts["rebuild"], covers=covers)
-    except OSError as exc:
-        if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise error.StorageError(
-            b"%s: '%s'"
-            % (
-                encoding.strtolocal(os.strerror(exc.errno)),
-                os.fsencode(exc.filename or store.repository.path),
-            ),
-            hint=_(
-                b"see 'hg git::export --estimate'; set amalgam.git.path to a "
-                b"directory of a larger file system"
-            ),
-        ) from exc
     if revs is None:
         exporter.forget_failure(store.repo)
     left_out = warnings.left_out(store.repo, store.config.export, revs or ())

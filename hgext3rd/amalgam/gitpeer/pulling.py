@@ -19,7 +19,7 @@ from mercurial.node import bin as bin_node, hex as hex_node
 from mercurial.utils import dateutil
 
 from ..config import GitConfig, setting
-from ..files import TICK_NS
+from ..files import TICK_NS, hinting_at_room
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRef
 from ..gitstore.imported import ImportedCommits
@@ -53,8 +53,8 @@ _MOST_HEADS = 500
 """Heads that a remote may be told of, the newest ones."""
 # of a commit or tag object (git-cat-file(1))
 _DATE = re.compile(rb"^(?:committer|tagger) .*> (-?[0-9]+) [-+][0-9]+$", re.M)
-# strerror(3) for ENOSPC, in the locale that git gets
-_IS_FULL = b"no space left on device"
+# strerror(3), in the locale that git gets, and git's own words (csum-file.c)
+_IS_FULL = (b"no space left on device", b"disk quota exceeded", b"out of diskspace")
 
 
 class Clone(Record):
@@ -175,7 +175,10 @@ class _Import:
 
     def run(self, names: Collection[bytes]) -> Pulled:
         """Fetch and import ``names``."""
-        with contextlib.closing(ImportedCommits(self._repo, self._store)) as imported:
+        with (
+            hinting_at_room(self._repo.root, _again(is_full=True)),
+            contextlib.closing(ImportedCommits(self._repo, self._store)) as imported,
+        ):
             knows = Known(self._repo, self._store, imported)
             oids = self._fetched(names, knows)
             commits = {
@@ -341,14 +344,18 @@ def failed(source: GitSource, exc: RemoteFailureError) -> error.Abort:
             _(b"'%s' has only a part of its history") % source.remote.shown,
             hint=_(b"complete it there: git fetch --unshallow"),
         )
-    hint = _(b"pull again; what was imported is kept")
-    if is_cloning():
-        hint = _(b"clone again; 'hg init' and 'hg pull' would keep what was imported")
-    if _IS_FULL in exc.reason.lower():
-        hint = _(b"make room first; %s") % hint
+    hint = _again(is_full=any(words in exc.reason.lower() for words in _IS_FULL))
     if exc.kind is FailureKind.LIMIT:
         hint = _(b"pull parts with -r, or see 'hg help config.amalgam.git.max-pull'")
     return source.failed(exc, hint)
+
+
+def _again(*, is_full: bool) -> bytes:
+    """Return the hint to try the same again."""
+    hint = _(b"pull again; what was imported is kept")
+    if is_cloning():
+        hint = _(b"clone again; 'hg init' and 'hg pull' would keep what was imported")
+    return _(b"make room first; %s") % hint if is_full else hint
 
 
 def remote_name(repo: RepoT, source: GitSource) -> bytes:
