@@ -34,8 +34,6 @@ TICK_NS = 20_000_000
 
 A file that has changed since the last tick may change again, and have the same times.
 """
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers if a file system, a quota or a limit leaves no room for a file."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE
@@ -467,9 +465,11 @@ def hinting_at_room(place: bytes, hint: bytes) -> Iterator[None]:
     try:
         yield
     except OSError as exc:
-        if exc.errno not in NO_ROOM:
+        if exc.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        path = os.fsencode(exc.filename or place)
+        # instead of a name, it may have a descriptor
+        is_named = isinstance(exc.filename, str | bytes)
+        path = os.fsencode(exc.filename if is_named else place)
         reason = encoding.strtolocal(os.strerror(exc.errno))
         raise error.StorageError(b"%s: '%s'" % (reason, path), hint=hint) from exc
 

@@ -12,6 +12,7 @@ line in memory, however long.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,7 +20,6 @@ from mercurial import bookmarks, bundle2, error, exchange, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
-from ..files import NO_ROOM
 from ..records import Record
 from ..terminal import utf8_of
 from . import successors
@@ -42,6 +42,7 @@ _SOURCE = b"serve"
 _FIRST = b"\0amalgam"
 """Category of a transaction callback that is called first: they are sorted by name."""
 _PIECE_BYTES = 1 << 16
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _MOST_TOLD = 10
 """Refs that are named to the pusher for one reason."""
 _SHORT = 12
@@ -322,7 +323,7 @@ def refusal_of(exc: BaseException) -> PushRefusedError:
         return exc
     if isinstance(exc, error.LockError):
         return PushRefusedError(_(b"the repository is locked; try again later"))
-    if isinstance(exc, OSError) and exc.errno in NO_ROOM:
+    if isinstance(exc, OSError) and exc.errno in _NO_ROOM:
         return PushRefusedError(_(b"the server has no room for it; try again later"))
     message = getattr(exc, "message", None)
     if isinstance(exc, error.Abort) and isinstance(message, bytes):
