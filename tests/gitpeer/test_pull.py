@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
-from testlib.environment import ROOT, captured, git
+from testlib.environment import ENVIRONMENT, HG, ROOT, captured, git
 from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, GitHost, HostedRepository
 from testlib.hggitcommits import Commits
+from testlib.users import in_namespace
 
 pytestmark = pytest.mark.slow
 
@@ -219,6 +221,27 @@ def test_a_full_disk_is_named_first(
     code, output = clone.run("clone", with_it, f"git+{project.url}", str(clone.root))
     hint = "(make room first; clone again; 'hg init' and 'hg pull' would keep"
     assert (code, output.splitlines()[-1][: len(hint)]) == (255, hint)
+
+
+@pytest.mark.needs("mounts")
+def test_a_disk_that_fills_up_is_named(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "host")
+    (tmp_path / "host/large").write_bytes(os.urandom(1_500_000))
+    git(tmp_path / "host", "add", "large")
+    git(tmp_path / "host", "commit", "-q", "-m", "one")
+    (room := tmp_path / "room").mkdir()
+    # git's pack fits into it, and the store does not
+    setup = f"mount -t tmpfs -o size=2500k tmpfs {room}"
+    url = f"git+{(tmp_path / 'host').as_uri()}"
+    command = [str(HG), "--config=extensions.amalgam=", "clone", "-U", url]
+    script = f"{shlex.join([*command, str(room / 'clone')])}; echo $? left: $(ls {room})"
+    done = in_namespace(setup, ["sh", "-c", script], tmp_path, ENVIRONMENT)
+    assert done.stdout.decode().splitlines()[-1] == "255 left:"
+    assert done.stderr.decode().splitlines() == [
+        f"abort: No space left on device: '{room}/clone'",
+        "(make room first; clone again; 'hg init' and 'hg pull' would keep what was "
+        "imported)",
+    ]
 
 
 class Local:
