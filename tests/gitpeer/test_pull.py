@@ -234,7 +234,9 @@ def test_a_disk_that_fills_up_is_named(tmp_path: Path) -> None:
     setup = f"mount -t tmpfs -o size=2500k tmpfs {room}"
     url = f"git+{(tmp_path / 'host').as_uri()}"
     command = [str(HG), "--config=extensions.amalgam=", "clone", "-U", url]
-    script = f"{shlex.join([*command, str(room / 'clone')])}; echo $? left: $(ls {room})"
+    script = (
+        f"{shlex.join([*command, str(room / 'clone')])}; echo $? left: $(ls {room})"
+    )
     done = in_namespace(setup, ["sh", "-c", script], tmp_path, ENVIRONMENT)
     assert done.stdout.decode().splitlines()[-1] == "255 left:"
     assert done.stderr.decode().splitlines() == [
