@@ -171,7 +171,8 @@ impl<'a, D: Dialect> Commits<'a, D> {
             let mut tree = plain;
             if let Some(exact) = &mut self.exact_trees {
                 let changeset = &parse(self.sources.changelog, drawn.rev, &drawn.text)?;
-                tree = exact.tree(drawn.rev, (drawn.tree, plain), changeset, &mut objects)?;
+                let out = (&mut objects, &mut self.writer.depths);
+                tree = exact.tree(drawn.rev, (drawn.tree, plain), changeset, out)?;
                 self.converted.exact += u64::from(tree != plain);
             }
             let commit = self.commit(drawn, (plain, tree), batch, &mut objects)?;

@@ -6,6 +6,7 @@
 //! by a delta against a landmark: an earlier tree of the directory whose own chain is short.
 
 mod content;
+mod depths;
 mod emptynames;
 mod form;
 mod reading;
@@ -18,6 +19,7 @@ use gitpack::delta::{Op, encode};
 
 use crate::objects::directory::{DirectoryEntries, DirectoryEntry, EntryTarget, Tree, Walk};
 use crate::read::names::Names;
+pub(crate) use depths::Depths;
 pub(crate) use form::{FileIds, Lead, Purpose, TreeForm};
 pub(crate) use reading::{StoredEntry, stored_entries};
 pub(crate) use writer::{LANES, Refused, TreeWriter};

@@ -34,7 +34,7 @@ use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::tree_of;
 use crate::objects::object::Object;
 use crate::objects::storefiles::StoreFiles;
-use crate::objects::trees::{MAX_DEPTH, Purpose, TreeForm};
+use crate::objects::trees::{Depths, MAX_DEPTH, Purpose, TreeForm};
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
 use crate::read::manifests::{Base, ChangesetTree};
@@ -209,7 +209,8 @@ impl<'a> ExactTrees<'a> {
         }
     }
 
-    /// The tree of a changeset, whose manifest has the tree `plain`. New trees go to `objects`.
+    /// The tree of a changeset, whose manifest has the tree `plain`. New trees go to `out`, with
+    /// their depths.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl<'a> ExactTrees<'a> {
         rev: Rev,
         (drawn, plain): (ChangesetTree, Oid),
         changeset: &Changeset<'_>,
-        objects: &mut Vec<Object>,
+        out: (&mut Vec<Object>, &mut Depths),
     ) -> Result<Oid> {
         let value = TreeValue::of(changeset);
         let Parents(p1, _) = self.sources.changelog.index().parents(rev);
@@ -241,7 +242,7 @@ impl<'a> ExactTrees<'a> {
         } else {
             let after = self.plain(drawn);
             let hidden = (&hidden, followed);
-            self.made(rev, &before, (&after, plain), (value.as_ref(), hidden), objects)?
+            self.made(rev, &before, (&after, plain), (value.as_ref(), hidden), out)?
         };
         if tree != plain {
             self.shown.insert(rev, tree);
@@ -324,7 +325,7 @@ impl<'a> ExactTrees<'a> {
             }
         }
         objects.push(Object::whole(ObjectKind::Tree, tree, content.clone()));
-        self.keep_tree(tree, content, None)?;
+        self.keep_tree((tree, 0), content, None)?;
         Ok(())
     }
 
@@ -655,7 +656,7 @@ impl<'a> ExactTrees<'a> {
         before: &Before,
         (after, plain): (&Plain, Oid),
         (value, (hidden, followed)): (Option<&TreeValue>, (&HiddenFiles, Vec<FileChange>)),
-        objects: &mut Vec<Object>,
+        (objects, depths): (&mut Vec<Object>, &mut Depths),
     ) -> Result<Oid> {
         let mut found = Changes::default();
         let compared = self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found);
@@ -711,14 +712,20 @@ impl<'a> ExactTrees<'a> {
             }
             for Made { oid, base, content } in made {
                 let delta = base.and_then(|base| self.delta(base, &content));
-                let whole = Object::whole(ObjectKind::Tree, oid, Vec::new());
-                objects.push(match &delta {
-                    Some((base, payload)) => {
-                        Object { base: Some(*base), payload: payload.clone(), ..whole }
-                    }
-                    None => Object { payload: content.clone(), ..whole },
-                });
-                self.keep_tree(oid, content, delta.as_ref())?;
+                let known = depths.get(&oid);
+                if known.is_none() {
+                    let whole = Object::whole(ObjectKind::Tree, oid, Vec::new());
+                    objects.push(match &delta {
+                        Some((base, payload)) => {
+                            Object { base: Some(*base), payload: payload.clone(), ..whole }
+                        }
+                        None => Object { payload: content.clone(), ..whole },
+                    });
+                }
+                let base = delta.as_ref().and_then(|(base, _)| self.written.depth(base));
+                let depth = base.map_or(0, |depth| depth + 1).max(known.unwrap_or(0));
+                depths.insert(&oid, depth);
+                self.keep_tree((oid, depth), content, delta.as_ref())?;
             }
             return Ok(root);
         }
@@ -737,9 +744,14 @@ impl<'a> ExactTrees<'a> {
         is_found.then_some((base, delta))
     }
 
-    fn keep_tree(&mut self, oid: Oid, content: Vec<u8>, delta: Option<&TreeDelta>) -> Result<()> {
+    fn keep_tree(
+        &mut self,
+        tree: (Oid, u8),
+        content: Vec<u8>,
+        delta: Option<&TreeDelta>,
+    ) -> Result<()> {
         let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
-        self.written.insert(oid, content, delta, budget)
+        self.written.insert(tree, content, delta, budget)
     }
 }
 
@@ -765,7 +777,7 @@ struct WrittenTree {
     len: usize,
     /// The base, if a delta is at the place.
     base: Option<Oid>,
-    /// Number of deltas needed to read it.
+    /// Number of deltas needed to read it, here or from the pack.
     depth: u8,
 }
 
@@ -796,7 +808,7 @@ impl WrittenTrees {
 
     fn insert(
         &mut self,
-        oid: Oid,
+        (oid, depth): (Oid, u8),
         content: Vec<u8>,
         delta: Option<&TreeDelta>,
         budget: Option<&Arc<Budget>>,
@@ -805,7 +817,6 @@ impl WrittenTrees {
             return Ok(());
         }
         let base = delta.map(|(base, _)| *base);
-        let depth = base.and_then(|base| self.depth(&base)).map_or(0, |depth| depth + 1);
         let stored = delta.map_or(&content, |(_, delta)| delta);
         let has_room = |chunk: &Buffer| chunk.len() + stored.len() <= chunk.capacity();
         if !self.chunks.last().is_some_and(has_room) {
@@ -964,7 +975,7 @@ mod tests {
         let contents = sizes.iter().zip(1..).map(|(len, byte)| vec![byte; *len]);
         let all: Vec<(Oid, Vec<u8>)> = oids.zip(contents).collect();
         for (oid, content) in &all {
-            trees.insert(*oid, content.clone(), None, Some(&budget)).expect("has room");
+            trees.insert((*oid, 0), content.clone(), None, Some(&budget)).expect("has room");
         }
         assert!(trees.latest.len() < all.len());
         for (oid, content) in &all {
@@ -993,12 +1004,10 @@ mod tests {
                 assert!(differ.diff(&content_of(base), &content, 1000, &mut delta));
                 (Oid::from_bytes([base; 20]), delta)
             });
-            let oid = Oid::from_bytes([number; 20]);
-            trees.insert(oid, content, delta.as_ref(), Some(&budget)).expect("has room");
+            let tree = (Oid::from_bytes([number; 20]), number % 5);
+            trees.insert(tree, content, delta.as_ref(), Some(&budget)).expect("has room");
         }
         assert_eq!(trees.latest.len(), 3);
-        let depths = (0..9).map(|number| trees.depth(&Oid::from_bytes([number; 20])));
-        assert!(depths.eq([0, 1, 2, 3, 4, 0, 1, 2, 3].map(Some)));
         for number in 0..9 {
             let found = trees.get(&Oid::from_bytes([number; 20]));
             assert!(found.as_deref() == Some(&content_of(number)), "{number}");

@@ -11,7 +11,7 @@ use super::*;
 use crate::metadata::MANIFEST_TREES;
 use crate::objects::collisions::CollisionCheck;
 use crate::objects::object::Object;
-use crate::objects::trees::{TreeForm, TreeWriter};
+use crate::objects::trees::{MAX_DEPTH, TreeForm, TreeWriter};
 use crate::read::files::FileTable;
 
 /// The tree oid of these files by the plain definition: every directory from scratch.
@@ -350,6 +350,55 @@ fn large_directories_that_are_like_others_equal_those_made_from_scratch() {
         let plain = plain_manifest_oid(&list.collect::<Vec<_>>());
         assert_eq!(oid_of(root.as_ref(), Purpose::Aside), plain);
     }
+}
+
+/// A branch makes 40 trees, and another goes to the last of them in one step, many times.
+#[test]
+fn chains_of_deltas_stay_short_where_branches_make_the_same_trees() {
+    let (mut names, mut files) = (Names::default(), FileTable::default());
+    let paths: Vec<String> = (0..30).map(|number| format!("file{number:02}")).collect();
+    let any = names.number(b"any");
+    for path in &paths {
+        names.number(path.as_bytes());
+    }
+    for seed in 0..200u8 {
+        let node = revlog::Node::from_bytes([seed + 1; 20]);
+        files.number(node, any, |_| Some(Oid::from_bytes([seed + 1; 20])));
+    }
+    let collisions = CollisionCheck::Each;
+    let mut writer = TreeWriter::new(&TreeForm::GIT, &names, &files, &collisions);
+    let mut replay = Replay::new(&names);
+    let change = |path: &'static str, seed: u32| TreeChange {
+        path: path.as_bytes(),
+        target: Some(EntryTarget::File(FileId(seed), Mode::FILE)),
+    };
+    let paths: Vec<&'static str> = paths.into_iter().map(|path| &*path.leak()).collect();
+    let all: Vec<_> = paths.iter().map(|path| change(path, 0)).collect();
+    let mut root = replay.apply(None, &all);
+    let mut pairs = Vec::new();
+    for round in 0..4 {
+        let steps: Vec<_> =
+            (0..40).map(|step| change(paths[step as usize % 30], 1 + 40 * round + step)).collect();
+        let mut branch = root.clone();
+        for step in &steps {
+            branch = replay.apply(branch.as_ref(), std::slice::from_ref(step));
+        }
+        let mut last: Vec<_> = steps[10..].to_vec();
+        last.sort_by_key(|change| change.path);
+        root = replay.apply(root.as_ref(), &last);
+        pairs.push([root.clone(), branch]);
+    }
+    let mut depths: BTreeMap<Oid, u8> = BTreeMap::new();
+    for object in writer.write(&replay.made).unwrap_or_else(|_| panic!("is written")) {
+        let depth = object.base.map_or(0, |base| depths[&base] + 1);
+        assert!(depths.insert(object.oid, depth).is_none(), "{} is stored twice", object.oid);
+    }
+    for pair in pairs {
+        let [root, branch] = pair.map(|tree| oid_of(tree.as_ref(), Purpose::Git));
+        assert_eq!(root, branch);
+    }
+    assert_eq!(depths.len(), 161);
+    assert_eq!(depths.values().max(), Some(&MAX_DEPTH));
 }
 
 /// The tree of these paths and its objects, made at once or in parts.

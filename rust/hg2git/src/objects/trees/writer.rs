@@ -10,6 +10,7 @@ use std::sync::Arc;
 use gitpack::{ObjectKind, Oid, object_header};
 use sha1lanes::{Message, best};
 
+use super::Depths;
 use super::New;
 use super::Pieces;
 use super::Purpose;
@@ -49,6 +50,8 @@ pub(crate) struct TreeWriter<'a> {
     waiting: Vec<Waiting>,
     /// Deltas of some waiting trees from the trees before, by ascending position.
     pieces: VecDeque<(usize, Pieces)>,
+    /// Depths of its trees, and of those that others write to the same pack.
+    pub depths: Depths,
     /// The large tree written last, whose content comes first. Later trees may be similar.
     last: Option<Last>,
 }
@@ -117,6 +120,7 @@ impl<'a> TreeWriter<'a> {
             contents: Contents::default(),
             waiting: Vec::new(),
             pieces: VecDeque::new(),
+            depths: Depths::default(),
             last: None,
         }
     }
@@ -237,6 +241,11 @@ impl<'a> TreeWriter<'a> {
                 Some(before) if before.tree(purpose).oid == oid => {
                     before.tree(purpose).storage.clone()
                 }
+                _ if let Some(depth) = self.depths.get(&oid) => {
+                    let before = before.as_ref().map(|before| &before.tree(purpose).storage);
+                    let landmark = before.and_then(|before| before.landmark.clone());
+                    Storage { depth: Some(depth), landmark }
+                }
                 _ => {
                     // a delta needs the entries that were written, which must be the directory's
                     // own
@@ -251,6 +260,9 @@ impl<'a> TreeWriter<'a> {
                     let (storage, base, payload) = stored(self.names, self.form, before, new);
                     let kind = ObjectKind::Tree;
                     self.objects.push(Object { kind, oid, base, payload, purpose });
+                    if let Some(depth) = storage.depth {
+                        self.depths.insert(&oid, depth);
+                    }
                     storage
                 }
             };
