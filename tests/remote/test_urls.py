@@ -17,6 +17,8 @@ from hgext3rd.amalgam.remote.refmap import RefMap
         (b"http://[::1]:8000/x", b"http", b"http://[::1]:8000/x"),
         (b"ssh://git@example.org:22/x", b"ssh", b"ssh://git@example.org:22/x"),
         (b"git@example.org:me/x.git", b"ssh", b"git@example.org:me/x.git"),
+        (b"git+https://example.org/x", b"https", b"https://example.org/x"),
+        (b"git+ssh://example.org/x", b"ssh", b"ssh://example.org/x"),
         (b"../x.git", b"file", b"/base/x.git"),
         (b"/a:b/x", b"file", b"/a:b/x"),
     ],
@@ -29,6 +31,7 @@ def test_allowed(text: bytes, protocol: bytes, shown: bytes) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *(b"git+-x://y", b"git+://x", b"git+git+ssh://x", b"git+ext::sh -c x"),
         *(b"", b"-x", b"ext::sh -c x", b"fd::3", b"foo://example.org/x", b"a\nb:c"),
         *(b"-oProxyCommand=x:y", b"ssh://-oProxyCommand=x/y", b"file\0"),
         *(b"https://me:secret@example.org/x", b"ssh://me:secret@example.org/x"),

@@ -55,13 +55,10 @@ def address_of(location: bytes, base: bytes | None = None) -> urls.RemoteUrl:
 
     Paths are relative to ``base``, or to the working directory.
     """
-    scheme, colon, rest = location.partition(b"://")
-    if colon and scheme.startswith(b"git+"):
-        location = scheme.removeprefix(b"git+") + colon + rest
-    elif scheme == b"file" and addresses.is_repository(
-        local := urlutil.urllocalpath(location)
-    ):
-        location = local  # as Mercurial makes peers of it
+    if location.startswith(b"file://"):
+        local = urlutil.urllocalpath(location)
+        if addresses.is_repository(local):
+            location = local  # as Mercurial makes peers of it
     return urls.parsed(location, base or os.getcwdb())
 
 

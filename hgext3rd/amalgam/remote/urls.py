@@ -19,7 +19,7 @@ from ..records import Record
 from ..terminal import printable
 
 PROTOCOLS = (b"file", b"git", b"http", b"https", b"ssh")
-_SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_SCHEME = re.compile(rb"(?:git\+)?([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _HELPER = re.compile(rb"[A-Za-z0-9][A-Za-z0-9+.-]*::")
 # a colon before the first slash, as git decides it
 _SCP = re.compile(rb"([^/:]+|[^/]*\[[^]/]+\]):(.*)", re.DOTALL)
@@ -55,7 +55,8 @@ class RemoteUrl(Record):
 def parsed(text: bytes, base: bytes) -> RemoteUrl:
     """Return the remote that ``text`` names; a relative path starts at ``base``.
 
-    ``InputError`` if git may not or cannot use it.
+    ``git+`` before a URL, as in Mercurial's paths, is left out. ``InputError`` if git
+    may not or cannot use it.
     """
     is_odd = text.startswith(b"-") or text != printable(text)
     if not text or is_odd or _HELPER.match(text):
@@ -71,7 +72,7 @@ def parsed(text: bytes, base: bytes) -> RemoteUrl:
                 hint=_(b"use https://, ssh://, git://, HOST:PATH, or a path"),
             )
         _refuse_credentials(protocol, rest)
-        return RemoteUrl(text, protocol)
+        return RemoteUrl(text.removeprefix(b"git+"), protocol)
     if (match := _SCP.fullmatch(text)) and not os.path.exists(text):
         if match[1].startswith(b"-") or match[2].startswith(b"-"):
             raise error.InputError(
