@@ -150,6 +150,21 @@ def test_a_host_may_come_back(scene: _Scene, command: str, how: str) -> None:
     scene.end_well(command)
 
 
+def test_a_host_may_have_lost_an_object(scene: _Scene) -> None:
+    scene.clone.hg("push", "-q")
+    lost = scene.project.git("rev-parse", f"{_SIDE}:mine")
+    path = scene.project.path / "objects" / lost[:2] / lost[2:]
+    content = path.read_bytes()
+    path.unlink()
+    code, output = scene.run("clone")
+    assert (code, scene.again.root.exists()) == (255, False)
+    assert "abort: git cannot read" in output
+    assert "possible repository corruption on the remote side" in output
+    assert "\\x00" not in output
+    path.write_bytes(content)
+    scene.end_well("clone")
+
+
 @pytest.mark.parametrize(
     "behaviour",
     [

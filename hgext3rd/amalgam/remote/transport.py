@@ -351,9 +351,11 @@ class Transport:
                 if isinstance(exc, TimeoutExpired):
                     raise self._silence() from None
                 raise
-        # progress is drawn over itself; ssh ends its lines with both characters
-        lines = [it.strip().rpartition(b"\r")[2] for it in errors.split(b"\n")]
-        return code, output, [_told(line) for line in lines if line]
+        # progress is drawn over itself; ssh ends its lines with both characters, and
+        # upload-pack some with a null byte
+        lines = (it.strip(b" \t\r\0") for it in errors.split(b"\n"))
+        words = [_told(it.rpartition(b"\r")[2]) for it in lines if it]
+        return code, output, words
 
     def _silence(self) -> RemoteFailureError:
         return RemoteFailureError(
