@@ -24,7 +24,7 @@ from ..records import Record
 from . import packgroups, requirements, selection, verify
 from .docket import Docket
 from .export import export, exporter, maintenance, request
-from .export.export import LastExport
+from .export.lastexport import LastExport
 from .failures import Failure
 from .git import branchtips, lastnames
 from .git.packfiles import object_count

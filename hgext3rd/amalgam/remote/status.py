@@ -10,7 +10,7 @@ from mercurial.i18n import _
 
 from ..config import replicas
 from ..gitstore import failures
-from ..gitstore.export.export import LastExport
+from ..gitstore.export.lastexport import LastExport
 from ..gitstore.failures import Failure
 from ..records import Record
 from ..terminal import counted

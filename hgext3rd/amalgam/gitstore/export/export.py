@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error
 from mercurial.i18n import _
 
-from ... import docketfile
 from ...config import GitConfig
 from ...configitems import DIALECTS
 from ...core import errors
@@ -31,23 +30,21 @@ from ...records import Record
 from ...terminal import one_line
 from .. import censorship, plan, requirements, selection
 from ..docket import Docket, Layer
-from ..git import branchtips, lastnames, refs as refsmod
-from ..git.branchtips import BranchTips
-from ..git.lastnames import Changed, LastNames, NamesSource
-from ..git.refs import NamedNodes
+from ..git import branchtips, lastnames
 from ..imported import ImportedFiles
 from ..oidmap import ID_LEN, Table
 from ..packgroups import APART_FROM
 from ..plan import Drafts, ExportPlan
-from ..remotetags import RemoteTags, ShownTags
 from ..store import GitStore
 from . import docketedits, journal, metadatacommit, request as requests, settled
 from .conversion import Converted, ExportConversion, OtherStore
+from .lastexport import LastExport
 from .metadatacommit import Covers
-from .writer import StoreWriter, metadata_oid
+from .naming import Names
+from .writer import StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+    from collections.abc import Iterable, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -65,9 +62,6 @@ _MOST_RECENT = 512
 # roots of public changesets that stay with the drafts; each export reads them
 _MOST_PUBLISHED = 256
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-# in .hg/amalgam
-_LAST = b"last-export"
-_LAST_BYTES = 1 << 10
 
 
 class _DisplacedError(Exception):
@@ -132,28 +126,6 @@ class PlannedDocket(Record):
     """``SORT`` or ``DROP`` if drafts on disk are being converted again."""
     nodes: _Nodes | None = None
     """As in the request, with those to be converted again."""
-
-
-class _Names(Record):
-    """The refs of an export, and their source."""
-
-    refs: Mapping[bytes, bytes | None]
-    """Name to oid; of those that differ from the last export, if ``last`` is known."""
-    head: bytes
-    nodes: AbstractSet[bytes]
-    """The changesets that they lead to."""
-    too_long: tuple[bytes, ...]
-    is_whole: bool
-    """Whether the changesets of all names are exported."""
-    tips: BranchTips | None
-    """For the next export; ``None`` if it cannot follow them."""
-    source: NamesSource
-    found: NamedNodes | Changed
-    branches: Mapping[tuple[str, bytes], bytes]
-    """``distinct_branches`` of all names, or nothing."""
-    tags: ShownTags | None
-    """Those of remotes, unless only other names differ from the last export."""
-    last: LastNames | None
 
 
 class ExportRun:
@@ -277,17 +249,9 @@ class ExportRun:
         )
         if not whole:
             return False
-        names = self._names(docket, wanted.allowed)
+        names = Names.of(self._store, docket, wanted.allowed)
         self._note(too_long=names.too_long)
-        return self._is_named(names)
-
-    def _is_named(self, names: _Names) -> bool:
-        """Return whether no ref has to be written."""
-        repository = self._store.repository
-        if names.last:
-            return not names.refs and repository.head() == names.head
-        refs = _without_lost(names.refs)
-        return repository.is_named(refs, names.head, _peeled(names))
+        return names.are_written(self._store.repository)
 
     def _keep_bookmarks(self) -> None:
         """Let the next export see which bookmarks have changed, if it can."""
@@ -712,7 +676,7 @@ class ExportRun:
         to may still leave. If not, only the docket is written.
         """
         repo, writer, once = self._repo, self._writer, self._request.once
-        names = self._names(docket, wanted.allowed)
+        names = Names.of(self._store, docket, wanted.allowed)
         self._note(too_long=names.too_long)
         if names.last:
             named = self.report.named or frozenset()
@@ -729,8 +693,8 @@ class ExportRun:
         if names.last:
             changed, deleted = writer.change_names(names.refs, names.head)
         else:
-            refs = _without_lost(names.refs)
-            changed, deleted = writer.name(refs, names.head, _peeled(names))
+            refs = names.exported
+            changed, deleted = writer.name(refs, names.head, names.peeled)
         self._note(
             refs=self.report.refs + changed, deleted=self.report.deleted + deleted
         )
@@ -738,14 +702,13 @@ class ExportRun:
         repository.keep(docket.packs)
         # servers answer from a store only if no name is missing in it
         digest = repository.names_digest() if names.is_whole else ""
-        self._note_tips(names.tips)
-        self._note_names(names, docket, state)
+        names.note(self._store, docket, state)
         if places is not None:
             docket = docketedits.with_seen(docket, *places)
         writer.write(docketedits.named(docket, digest))
         return once or selection.state_of(repo) == state
 
-    def _is_still_allowed(self, docket: Docket, names: _Names) -> bool:
+    def _is_still_allowed(self, docket: Docket, names: Names) -> bool:
         """Return whether everything named may still leave, though files changed."""
         state = selection.state_of(self._repo)
         selection.read_again(self._repo)
@@ -758,179 +721,9 @@ class ExportRun:
             and selection.state_of(self._repo) == state
         )
 
-    def _names(self, docket: Docket, allowed: Selection) -> _Names:
-        """Return the refs of exported changesets."""
-        config, directory = self._store.config, self._store.maps.directory
-        view = selection.view_of(self._repo, config.export)
-        tips = None
-        if refsmod.can_follow(config.refs):
-            tips = branchtips.followed(directory, config.dialect, view, allowed)
-        remote_tags = RemoteTags(self._store)
-        source = NamesSource(
-            *(self._repo, view, config.refs, allowed, directory, config.dialect),
-            remote_tags.digest,
-        )
-        names = self._changed_names(docket, source, tips)
-        if names is None:
-            marks = refsmod.read_bookmarks(self._repo)
-            found = refsmod.NamedNodes.of(view, config.refs, tips, marks)
-            branches = found.distinct_branches()
-            nodes, head = found.refs(branches)
-            names = self._with_oids(docket, source, nodes, head, found, None)
-            own = {ref: it for ref, it in nodes.items() if ref.startswith(refsmod.TAGS)}
-            tags = ShownTags.of(self._store, docket, remote_tags, own, source.is_served)
-            names = names._replace(
-                branches=branches,
-                refs={**names.refs, **tags.refs},
-                nodes=names.nodes | tags.nodes | tags.noted,
-                is_whole=names.is_whole and tags.is_whole,
-                tags=tags,
-            )
-        if source.follows:
-            known = BranchTips.of(view, allowed, names.found.tips)
-            names = names._replace(tips=known)
-        return names
-
-    def _changed_names(
-        self, docket: Docket, source: NamesSource, tips: Mapping[bytes, bytes] | None
-    ) -> _Names | None:
-        """Return the refs that differ; ``None`` if all have to be computed."""
-        repository = self._store.repository
-        if source.follows and tips is None:
-            return None
-        last = LastNames.read(source.directory, source.dialect)
-        if last is None or last.named != self._store.docket().named:
-            return None
-        repository.know_digest(last.packed, last.packed_digest)
-        if repository.names_digest() != last.named:
-            return None
-        changed = last.changed(source, tips or {}, repository)
-        if changed is None:
-            return None
-        names = self._with_oids(
-            docket, source, changed.refs, changed.head, changed, last
-        )
-        return names if names.is_whole else None
-
-    def _with_oids(
-        self,
-        docket: Docket,
-        source: NamesSource,
-        nodes: Mapping[bytes, bytes | None],
-        head: bytes,
-        found: NamedNodes | Changed,
-        last: LastNames | None,
-    ) -> _Names:
-        wanted = [node for node in nodes.values() if node is not None]
-        with contextlib.closing(self._store.open_map(docket)) as oidmap:
-            oids = oidmap.oids(wanted)
-            is_whole = None not in oids or all(oidmap.has(wanted))
-        of_nodes = iter(oids)
-        refs: dict[bytes, bytes | None] = {
-            name: None if node is None else next(of_nodes)
-            for name, node in nodes.items()
-        }
-        metadata = metadata_oid(docket)
-        if last is None or last.metadata != metadata:
-            refs[refsmod.METADATA] = bytes.fromhex(metadata) or None
-        if isinstance(found, NamedNodes):
-            too_long = tuple(found.too_long(nodes))
-        else:
-            too_long = found.too_long
-        return _Names(
-            refs=refs,
-            head=head,
-            nodes={node for name, node in nodes.items() if node and refs[name]},
-            too_long=too_long,
-            is_whole=is_whole,
-            tips=None,
-            source=source,
-            found=found,
-            branches={},
-            tags=None,
-            last=last,
-        )
-
-    def _note_names(self, names: _Names, docket: Docket, state: FilesState) -> None:
-        """Let the next export compute only changed names, if it can."""
-        store, source = self._store, names.source
-        record, tags = None, names.tags
-        is_sure = names.is_whole and (tags is None or tags.is_final)
-        if is_sure and selection.state_of(self._repo) == state:
-            record = source.record(
-                store.repository,
-                names.found,
-                names.branches,
-                names.last,
-                metadata_oid(docket),
-                tags.awaited if tags else (),
-            )
-        if record is not None:
-            record.write(source.directory, source.dialect, store.placement)
-        else:
-            lastnames.forget(source.directory, source.dialect)
-
-    def _note_tips(self, tips: BranchTips | None) -> None:
-        """Let the next export follow the tips of branches, if it can."""
-        directory, dialect = self._store.maps.directory, self._store.config.dialect
-        if tips:
-            tips.write(directory, dialect, self._store.placement)
-        else:
-            branchtips.forget(directory, dialect)
-
-
-def _peeled(names: _Names) -> Mapping[bytes, bytes]:
-    return names.tags.peeled if names.tags else {}
-
-
-def _without_lost(refs: Mapping[bytes, bytes | None]) -> dict[bytes, bytes]:
-    """Return the refs whose changesets are exported."""
-    return {name: oid for name, oid in refs.items() if oid is not None}
-
 
 def _layers(docket: Docket) -> tuple[Layer, Layer]:
     return docket.base, docket.drafts
-
-
-class LastExport(Record):
-    """The last export that changed something, for ``admin::amalgam --metrics``."""
-
-    ended: int
-    """In seconds since the epoch."""
-    milliseconds: int
-    """Wall time of all."""
-    changesets: int
-    """Changesets converted."""
-
-    @classmethod
-    def read(cls, store: GitStore) -> LastExport | None:
-        """Return the record; ``None`` if it is missing or cannot be read."""
-        try:
-            content = store.directory.tryread(_LAST, _LAST_BYTES)
-            if not content:
-                return None
-            return cls(**_LAST_FORM.values_in(content))
-        except (OSError, Unusable, ValueError):
-            return None
-
-    def write(self, store: GitStore) -> None:
-        """Record it, if that is possible."""
-        content = _LAST_FORM.content_of(self)
-        # not by a temporary file, which a killed export would leave in .hg/amalgam
-        with contextlib.suppress(OSError, error.StorageError):
-            store.directory.remove(_LAST)
-            with os.fdopen(store.directory.create(_LAST, store.placement), "wb") as out:
-                out.write(content)
-
-
-_LAST_FORM = docketfile.Form(
-    b"amalgam last export 1",
-    {
-        "ended": docketfile.numbers(b"ended"),
-        "milliseconds": docketfile.numbers(b"milliseconds"),
-        "changesets": docketfile.numbers(b"changesets"),
-    },
-)
 
 
 def export(

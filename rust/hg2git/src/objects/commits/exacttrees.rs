@@ -1,82 +1,48 @@
 //! Trees with entries that manifests do not have, by the rules of [`dialect::exact::tree`].
 //!
 //! Such a tree needs the tree of the first parent, and the files that changed since. Trees of this
-//! run are kept, in files if there is no memory; trees of earlier runs are read from the packs. A
-//! run without such trees keeps nothing.
+//! run are kept ([`written`]), in files if there is no memory; trees of earlier runs are read from
+//! the packs. A run without such trees keeps nothing.
 
-use std::borrow::Cow;
+mod changes;
+mod hidden;
+mod plain;
+mod written;
+
 use std::cell::OnceCell;
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::exact::tree::{
-    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeItem,
-    TreeProblem, TreeStore, TreeValue, edited, file_at, file_of, first_entry, is_directory,
-    kind_of,
+    DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeProblem,
+    TreeStore, TreeValue, edited, file_of, first_entry, is_directory, kind_of,
 };
-use gitpack::delta::apply;
 use gitpack::pack::Objects;
-use gitpack::tree::{Mode, push_entry};
+use gitpack::tree::Mode;
 use gitpack::{Differ, ObjectKind, Oid, object_header};
-use parallel::{Budget, Buffer};
+use parallel::Budget;
 use revlog::manifest::Flag;
 use revlog::{Changeset, Node, Parents, Rev, Scratch, Texts};
 use sha1lanes::{Message, digest_one};
 
+use self::changes::{DirectoryChanges, PathChange};
+use self::hidden::{HiddenFiles, HiddenPaths};
+use self::plain::{Plain, tree_at};
+use self::written::WrittenTrees;
 use crate::error::{Error, Result};
 use crate::map::segment::Table;
-use crate::objects::directory::{
-    DirectoryEntries, DirectoryEntry, EntryTarget, TrackedDirectory, Walk,
-};
 use crate::objects::history::{Batch, Sources};
 use crate::objects::imported::ImportedCommits;
 use crate::objects::inherited::tree_of;
 use crate::objects::object::Object;
-use crate::objects::storefiles::StoreFiles;
-use crate::objects::trees::{Depths, MAX_DEPTH, Purpose, TreeForm};
+use crate::objects::trees::Depths;
 use crate::read::changelog::parse;
 use crate::read::files::FileTable;
-use crate::read::manifests::{Base, ChangesetTree};
+use crate::read::manifests::ChangesetTree;
 use crate::read::names::Names;
 
 /// Longest tree that is read, in bytes.
 const MOST_TREE_BYTES: usize = 16 << 20;
-
-/// Trees are kept in pieces of this size: each alone would be too short for a budget.
-const CHUNK_BYTES: usize = 4 << 20;
-
-/// Contents of the latest trees that are kept, in bytes.
-const MOST_LATEST_BYTES: usize = 8 << 20;
-
-/// Most hidden files that are kept.
-const MOST_HIDDEN: usize = 1 << 18;
-
-/// A directory of a manifest, as a tree without extras.
-#[derive(Clone, Debug)]
-enum Plain {
-    Empty,
-    Tracked(Arc<TrackedDirectory>),
-    /// In a pack of an earlier run.
-    Stored(Oid),
-}
-
-impl Plain {
-    fn of(directory: &Arc<TrackedDirectory>) -> Self {
-        if directory.entries.is_empty() {
-            return Self::Stored(directory.tree(Purpose::Git).oid); // not read by this run
-        }
-        Self::Tracked(Arc::clone(directory))
-    }
-
-    fn oid(&self) -> Oid {
-        match self {
-            Self::Empty => Oid::EMPTY_TREE,
-            Self::Tracked(directory) => directory.tree(Purpose::Git).oid,
-            Self::Stored(oid) => *oid,
-        }
-    }
-}
 
 /// Trees of a first parent: with extras, and without.
 #[derive(Clone, Debug)]
@@ -87,54 +53,10 @@ struct Before {
     hidden: HiddenFiles,
 }
 
-/// Changes from one directory to another.
-#[derive(Default)]
-struct Changes {
-    files: Vec<FileChange>,
-    /// Submodules; `None` for one that is removed.
-    links: Vec<(Vec<u8>, Option<Oid>)>,
-}
-
-impl Changes {
-    /// Adds the change of an entry that is no directory: its modes and ids, `None` without it.
-    fn add(&mut self, path: &[u8], was: Option<(Mode, Oid)>, is: Option<(Mode, Oid)>) {
-        if was == is {
-            return;
-        }
-        let is_link = |(mode, _): &(Mode, Oid)| *mode == Mode::GITLINK;
-        let [old, new] = [was, is].map(|item| item.filter(|item| !is_link(item)));
-        if old.is_some() || new.is_some() {
-            self.files.push((path.into(), new.map(|(mode, oid)| (flag_of(mode), oid))));
-        }
-        let [old, new] = [was, is].map(|item| item.filter(is_link));
-        if old.is_some() || new.is_some() {
-            self.links.push((path.into(), new.map(|(_, oid)| oid)));
-        }
-    }
-}
-
-/// Hidden files of a manifest, by their paths. Most manifests share one.
-type HiddenFiles = Arc<BTreeMap<Box<[u8]>, TrackedFile>>;
-
-/// The files that trees do not have from manifests, in those of the run.
-struct HiddenPaths {
-    hides: Hides,
-    /// Those that the run changes, by the numbers of their paths.
-    paths: HashMap<u32, Box<[u8]>>,
-    /// By the positions of manifests.
-    of_positions: HashMap<usize, HiddenFiles>,
-    /// Number of files in all of these that differ.
-    kept: usize,
-    /// By the nodes of manifests of earlier runs.
-    stored: HashMap<Node, HiddenFiles>,
-}
-
-/// Changed file with its path; `None` if it is removed.
-type FileChange = (Vec<u8>, Option<TrackedFile>);
-
 /// Maker of the trees of a run's changesets.
 pub(super) struct ExactTrees<'a> {
     sources: &'a Sources<'a>,
+    exact: &'a ExactSources<'a>,
     names: &'a Names,
     files: &'a FileTable,
     packs: OnceCell<Objects>,
@@ -160,18 +82,8 @@ impl<'a> ExactTrees<'a> {
         files: &'a FileTable,
         hides: Option<Hides>,
     ) -> Option<Self> {
-        sources.exact_trees.as_ref()?;
-        let hidden = hides.map(|hides| HiddenPaths {
-            hides,
-            paths: (0..)
-                .zip(sources.changes.paths())
-                .filter(|(_, path)| hides(path))
-                .map(|(number, path)| (number, path.into()))
-                .collect(),
-            of_positions: HashMap::new(),
-            kept: 0,
-            stored: HashMap::new(),
-        });
+        let exact = sources.exact_trees.as_ref()?;
+        let hidden = hides.map(|hides| HiddenPaths::of(hides, sources.changes.paths()));
         let mut uses = HashMap::new();
         let index = sources.changelog.index();
         for (at, rev) in sources.revs.iter().enumerate() {
@@ -184,6 +96,7 @@ impl<'a> ExactTrees<'a> {
         }
         Some(Self {
             sources,
+            exact,
             names,
             files,
             packs: OnceCell::new(),
@@ -191,7 +104,7 @@ impl<'a> ExactTrees<'a> {
             roots: HashMap::new(),
             shown: HashMap::new(),
             earlier: HashMap::new(),
-            written: WrittenTrees::default(),
+            written: WrittenTrees::new(Arc::clone(&exact.budget)),
             differ: Differ::default(),
             copied: HashSet::new(),
             hidden,
@@ -325,8 +238,7 @@ impl<'a> ExactTrees<'a> {
             }
         }
         objects.push(Object::whole(ObjectKind::Tree, tree, content.clone()));
-        self.keep_tree((tree, 0), content, None)?;
-        Ok(())
+        self.written.keep((tree, 0), content, None)
     }
 
     /// Forgets the directories that only this changeset needed.
@@ -347,87 +259,6 @@ impl<'a> ExactTrees<'a> {
                 self.roots.remove(&position);
             }
         }
-    }
-
-    /// The hidden files of a manifest.
-    fn hidden_files(&mut self, tree: ChangesetTree, manifest: Node) -> Result<HiddenFiles> {
-        let Some(hidden) = &self.hidden else { return Ok(HiddenFiles::default()) };
-        let ChangesetTree::Position(position) = tree else { return self.stored_hidden(manifest) };
-        // bases come before
-        let (mut chain, mut at) = (Vec::new(), position);
-        let mut found = loop {
-            if let Some(found) = hidden.of_positions.get(&at) {
-                break Arc::clone(found);
-            }
-            chain.push(at);
-            match self.sources.changes.base(at) {
-                Base::Empty => break HiddenFiles::default(),
-                Base::Position(base) => at = base,
-                Base::Known(rev) => {
-                    break self.stored_hidden(self.sources.manifest.index().node(rev))?;
-                }
-            }
-        };
-        let Some(hidden) = &mut self.hidden else { return Ok(found) };
-        for at in chain.into_iter().rev() {
-            let (is_changed, before) = (!hidden.paths.is_empty(), Arc::as_ptr(&found));
-            for (path, file) in self.sources.changes.of(at).filter(|_| is_changed) {
-                let Some(path) = hidden.paths.get(&path.0) else { continue };
-                let of = |(file, mode)| Some((flag_of(mode), self.files.oid(file)?));
-                match file.and_then(of) {
-                    Some(file) => Arc::make_mut(&mut found).insert(path.clone(), file),
-                    None => Arc::make_mut(&mut found).remove(path),
-                };
-            }
-            if Arc::as_ptr(&found) != before {
-                hidden.kept += found.len();
-            }
-            if hidden.kept > MOST_HIDDEN {
-                hidden.of_positions.clear(); // later ones are made from their bases again
-                hidden.kept = 0;
-            }
-            hidden.of_positions.insert(at, Arc::clone(&found));
-        }
-        Ok(found)
-    }
-
-    /// The hidden files of a manifest of an earlier run.
-    fn stored_hidden(&mut self, node: Node) -> Result<HiddenFiles> {
-        let Some(hidden) = &mut self.hidden else { return Ok(HiddenFiles::default()) };
-        if let Some(found) = hidden.stored.get(&node) {
-            return Ok(Arc::clone(found));
-        }
-        let mut found = BTreeMap::new();
-        if node != Node::NULL {
-            let Sources { store, manifest, directories, map, .. } = self.sources;
-            let rev = manifest.find(&[node])?[0];
-            let files = StoreFiles::new(store, manifest, *directories, rev);
-            for line in files.all(hidden.hides)? {
-                if let Some(oid) = map.oid(Table::Files, &line.node) {
-                    found.insert(line.path.into(), (line.flag, oid));
-                }
-            }
-        }
-        let found = Arc::new(found);
-        hidden.stored.insert(node, Arc::clone(&found));
-        Ok(found)
-    }
-
-    /// Changes of hidden files that the tree of the first parent shows.
-    fn followed(&self, rev: Rev, before: &Before, now: &HiddenFiles) -> Result<Vec<FileChange>> {
-        let mut found = Vec::new();
-        if Arc::ptr_eq(&before.hidden, now) {
-            return Ok(found);
-        }
-        let mut trees = RunTrees { trees: self, rev, before, plain: None, now, made: Vec::new() };
-        // a file that the first parent's manifest does not have is not shown
-        for (path, file) in before.hidden.iter() {
-            let new = now.get(path).copied();
-            if new != Some(*file) && file_at(&mut trees, Some(before.tree), path)? == Some(*file) {
-                found.push((path.to_vec(), new));
-            }
-        }
-        Ok(found)
     }
 
     fn plain(&self, tree: ChangesetTree) -> Plain {
@@ -464,7 +295,7 @@ impl<'a> ExactTrees<'a> {
             None => Plain::Empty,
         };
         let mut tree = plain.oid();
-        if self.sources.exact_trees.as_ref().is_some_and(|exact| exact.has_earlier) {
+        if self.exact.has_earlier {
             let commit = map.oid(Table::Changesets, &changelog.index().node(p1));
             let content = match commit {
                 Some(oid) => self.stored(p1, ObjectKind::Commit, oid)?,
@@ -484,12 +315,11 @@ impl<'a> ExactTrees<'a> {
             let what = format!("git object {oid} of its first parent: {problem}");
             Error::from(self.sources.changelog.corrupt(rev, what))
         };
-        let exact = self.sources.exact_trees.as_ref();
-        let packs = exact.map(|exact| exact.packs).ok_or_else(|| missing(&"no packs"))?;
         let objects = match self.packs.get() {
             Some(objects) => objects,
             None => {
-                let opened = Objects::open(packs, MOST_TREE_BYTES).map_err(|it| missing(&it))?;
+                let opened = Objects::open(self.exact.packs, MOST_TREE_BYTES);
+                let opened = opened.map_err(|it| missing(&it))?;
                 self.packs.get_or_init(|| opened)
             }
         };
@@ -497,173 +327,16 @@ impl<'a> ExactTrees<'a> {
         found.ok_or_else(|| missing(&"no pack has it"))
     }
 
-    /// Content of a tree without extras.
-    fn content(&self, rev: Rev, plain: &Plain) -> Result<Vec<u8>> {
-        let directory = match plain {
-            Plain::Empty => return Ok(Vec::new()),
-            Plain::Stored(oid) if *oid == Oid::EMPTY_TREE => return Ok(Vec::new()),
-            Plain::Stored(oid) => return self.stored(rev, ObjectKind::Tree, *oid),
-            Plain::Tracked(directory) => directory,
-        };
-        let mut content = Vec::new();
-        for entry in directory.entries.iter() {
-            let (mode, oid) = self.item(rev, &entry.target)?;
-            push_entry(&mut content, mode, self.names.get(entry.name), &oid);
-        }
-        Ok(content)
-    }
-
-    /// Mode and id of an entry without extras.
-    fn item(&self, rev: Rev, target: &EntryTarget) -> Result<(Mode, Oid)> {
-        let (mode, oid) = match target {
-            EntryTarget::File(file, mode) => (*mode, self.files.oid(*file)),
-            EntryTarget::TrackedDirectory(below) => {
-                (Mode::DIRECTORY, Some(below.tree(Purpose::Git).oid))
-            }
-            EntryTarget::Object(id) => (id.1, Some(id.0)),
-        };
-        let unconverted = || self.sources.changelog.corrupt(rev, "a file is not converted");
-        Ok((mode, oid.ok_or_else(unconverted)?))
-    }
-
-    /// The directory in another one with this name and id.
-    fn below(&self, plain: &Plain, name: &[u8], oid: Oid) -> Plain {
-        if let Plain::Tracked(directory) = plain
-            && let Some(entry) = directory.entries.find(self.names, name, true)
-            && let EntryTarget::TrackedDirectory(below) = &entry.target
-        {
-            return Plain::of(below);
-        }
-        Plain::Stored(oid)
-    }
-
-    /// The entries of a directory, if they can be compared in order: all of them are in its tree,
-    /// and no file has the name of a directory.
-    fn ordered<'p>(
-        &self,
-        plain: &'p Plain,
-        none: &'p DirectoryEntries,
-    ) -> Option<&'p DirectoryEntries> {
-        let directory = match plain {
-            Plain::Empty => return Some(none),
-            Plain::Tracked(directory) if directory.is_plain => directory,
-            Plain::Tracked(_) | Plain::Stored(_) => return None,
-        };
-        (!directory.entries.have_shared_name(self.names)).then_some(&directory.entries)
-    }
-
-    /// Adds the files that differ between two directories of manifests.
-    fn compare_ordered(
-        &self,
-        rev: Rev,
-        (one, two): (&DirectoryEntries, &DirectoryEntries),
-        path: &mut Vec<u8>,
-        changes: &mut Changes,
-    ) -> Result<(), TreeProblem<Error>> {
-        let (mut old, mut new) = (Walk::new(one), Walk::new(two));
-        loop {
-            old.skip_identical(&mut new, &TreeForm::GIT);
-            let (was, is) = match (old.peek(), new.peek()) {
-                (Some(was), Some(is)) => match was.order(self.names, is) {
-                    Ordering::Less => (Some(was), None),
-                    Ordering::Equal => (Some(was), Some(is)),
-                    Ordering::Greater => (None, Some(is)),
-                },
-                one => one,
-            };
-            let Some(entry) = was.or(is) else { return Ok(()) };
-            old.step(usize::from(was.is_some()));
-            new.step(usize::from(is.is_some()));
-            let len = path.len();
-            if len > 0 {
-                path.push(b'/');
-            }
-            path.extend_from_slice(self.names.get(entry.name));
-            if entry.target.is_directory() {
-                let of = |entry: Option<&DirectoryEntry>| match entry.map(|entry| &entry.target) {
-                    Some(EntryTarget::TrackedDirectory(below)) => Plain::of(below),
-                    _ => Plain::Empty,
-                };
-                self.compare(rev, (&of(was), &of(is)), path, changes)?;
-            } else {
-                let item = |entry: Option<&DirectoryEntry>| {
-                    let item = entry.map(|entry| self.item(rev, &entry.target)).transpose();
-                    item.map_err(TreeProblem::Unreadable)
-                };
-                changes.add(path, item(was)?, item(is)?);
-            }
-            path.truncate(len);
-        }
-    }
-
-    /// Adds the files that differ between two directories.
-    fn compare(
-        &self,
-        rev: Rev,
-        (one, two): (&Plain, &Plain),
-        path: &mut Vec<u8>,
-        changes: &mut Changes,
-    ) -> Result<(), TreeProblem<Error>> {
-        if one.oid() == two.oid() {
-            return Ok(());
-        }
-        let none = DirectoryEntries::default();
-        if let (Some(one), Some(two)) = (self.ordered(one, &none), self.ordered(two, &none)) {
-            return self.compare_ordered(rev, (one, two), path, changes);
-        }
-        let of = |plain| self.content(rev, plain).map_err(TreeProblem::Unreadable);
-        let (before, after) = (of(one)?, of(two)?);
-        // a file and a directory may have one name, as in the manifests of changesets between the
-        // parents of a commit
-        let entries = |content| TreeEntries::parse(content).ok_or(TreeProblem::Unfit);
-        let (before, after) = (entries(&before)?, entries(&after)?);
-        let mut names: Vec<_> = before.names().chain(after.names()).collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            let entries = [before.get(name), after.get(name)];
-            if entries[0] == entries[1] {
-                continue;
-            }
-            let len = path.len();
-            if len > 0 {
-                path.push(b'/');
-            }
-            path.extend_from_slice(name);
-            let [was, is] = entries.map(|entry| entry.and_then(file_of));
-            if was.is_some() || is.is_some() {
-                changes.files.push((path.clone(), is));
-            }
-            let [was, is] = entries.map(|entry| entry.and_then(link_of));
-            if was.is_some() || is.is_some() {
-                changes.links.push((path.clone(), is));
-            }
-            let [old, new] = entries.map(|entry| entry.filter(|(mode, _)| is_directory(mode)));
-            if old.is_some() || new.is_some() {
-                let of = |plain, entry: Option<&TreeItem<'_>>| {
-                    entry.map_or(Plain::Empty, |(_, oid)| self.below(plain, name, *oid))
-                };
-                self.compare(rev, (&of(one, old), &of(two, new)), path, changes)?;
-            }
-            path.truncate(len);
-        }
-        Ok(())
-    }
-
     fn made(
         &mut self,
         rev: Rev,
         before: &Before,
         (after, plain): (&Plain, Oid),
-        (value, (hidden, followed)): (Option<&TreeValue>, (&HiddenFiles, Vec<FileChange>)),
+        (value, (hidden, followed)): (Option<&TreeValue>, (&HiddenFiles, Vec<PathChange>)),
         (objects, depths): (&mut Vec<Object>, &mut Depths),
     ) -> Result<Oid> {
-        let mut found = Changes::default();
-        let compared = self.compare(rev, (&before.plain, after), &mut Vec::new(), &mut found);
-        if fitting(compared)?.is_none() {
-            return Ok(plain);
-        }
-        let Changes { files: mut changes, links } = found;
+        let Some(found) = self.changes(rev, &before.plain, after)? else { return Ok(plain) };
+        let DirectoryChanges { files: mut changes, links } = found;
         if let Some(HiddenPaths { hides, .. }) = &self.hidden {
             changes.retain(|(path, _)| !hides(path));
         }
@@ -710,136 +383,12 @@ impl<'a> ExactTrees<'a> {
             if is_of_extra && value.is_none_or(|value| value.root != root) {
                 continue;
             }
-            for Made { oid, base, content } in made {
-                let delta = base.and_then(|base| self.delta(base, &content));
-                let known = depths.get(&oid);
-                if known.is_none() {
-                    let whole = Object::whole(ObjectKind::Tree, oid, Vec::new());
-                    objects.push(match &delta {
-                        Some((base, payload)) => {
-                            Object { base: Some(*base), payload: payload.clone(), ..whole }
-                        }
-                        None => Object { payload: content.clone(), ..whole },
-                    });
-                }
-                let base = delta.as_ref().and_then(|(base, _)| self.written.depth(base));
-                let depth = base.map_or(0, |depth| depth + 1).max(known.unwrap_or(0));
-                depths.insert(&oid, depth);
-                self.keep_tree((oid, depth), content, delta.as_ref())?;
+            for tree in made {
+                self.written.write(tree, &mut self.differ, (objects, depths))?;
             }
             return Ok(root);
         }
         Ok(plain)
-    }
-
-    /// The delta of a tree from `base`, if this run has written that.
-    fn delta(&mut self, base: Oid, content: &[u8]) -> Option<TreeDelta> {
-        self.written.depth(&base).filter(|depth| *depth < MAX_DEPTH)?;
-        if content.len() > MOST_TREE_BYTES {
-            return None; // it could not be read from a delta
-        }
-        let mut delta = Vec::new();
-        let before = self.written.get(&base)?;
-        let is_found = self.differ.diff(&before, content, content.len() / 2, &mut delta);
-        is_found.then_some((base, delta))
-    }
-
-    fn keep_tree(
-        &mut self,
-        tree: (Oid, u8),
-        content: Vec<u8>,
-        delta: Option<&TreeDelta>,
-    ) -> Result<()> {
-        let budget = self.sources.exact_trees.as_ref().map(|exact| &exact.budget);
-        self.written.insert(tree, content, delta, budget)
-    }
-}
-
-/// A delta, and the id of its base.
-type TreeDelta = (Oid, Vec<u8>);
-
-/// Contents of the trees of a run: the latest as they are, all as they are stored, in memory or in
-/// files.
-#[derive(Default)]
-struct WrittenTrees {
-    chunks: Vec<Buffer>,
-    places: HashMap<Oid, WrittenTree>,
-    /// Contents of the latest trees, oldest first in `order`.
-    latest: HashMap<Oid, Vec<u8>>,
-    order: VecDeque<Oid>,
-    latest_bytes: usize,
-}
-
-/// Place of a tree.
-struct WrittenTree {
-    chunk: usize,
-    start: usize,
-    len: usize,
-    /// The base, if a delta is at the place.
-    base: Option<Oid>,
-    /// Number of deltas needed to read it, here or from the pack.
-    depth: u8,
-}
-
-impl WrittenTrees {
-    fn depth(&self, oid: &Oid) -> Option<u8> {
-        self.places.get(oid).map(|tree| tree.depth)
-    }
-
-    /// The content of a tree.
-    fn get(&self, oid: &Oid) -> Option<Cow<'_, [u8]>> {
-        let (mut deltas, mut at) = (Vec::new(), *oid);
-        let whole: &[u8] = loop {
-            if let Some(content) = self.latest.get(&at) {
-                break content;
-            }
-            let &WrittenTree { chunk, start, len, base, .. } = self.places.get(&at)?;
-            let stored = self.chunks.get(chunk)?.get(start..start + len)?;
-            let Some(base) = base else { break stored };
-            deltas.push(stored);
-            at = base;
-        };
-        let all = deltas.into_iter().rev();
-        let mut all = all.map(|delta| move |base: &[u8]| apply(base, delta, MOST_TREE_BYTES).ok());
-        let Some(first) = all.next() else { return Some(Cow::Borrowed(whole)) };
-        let content = all.try_fold(first(whole)?, |content, next| next(&content));
-        content.map(Cow::Owned)
-    }
-
-    fn insert(
-        &mut self,
-        (oid, depth): (Oid, u8),
-        content: Vec<u8>,
-        delta: Option<&TreeDelta>,
-        budget: Option<&Arc<Budget>>,
-    ) -> Result<()> {
-        if self.places.contains_key(&oid) {
-            return Ok(());
-        }
-        let base = delta.map(|(base, _)| *base);
-        let stored = delta.map_or(&content, |(_, delta)| delta);
-        let has_room = |chunk: &Buffer| chunk.len() + stored.len() <= chunk.capacity();
-        if !self.chunks.last().is_some_and(has_room) {
-            let mut chunk = Buffer::new(budget.map(Arc::clone));
-            chunk.reserve_exact(stored.len().max(CHUNK_BYTES))?;
-            self.chunks.push(chunk);
-        }
-        let number = self.chunks.len() - 1;
-        if let Some(chunk) = self.chunks.last_mut() {
-            let (start, len) = (chunk.len(), stored.len());
-            self.places.insert(oid, WrittenTree { chunk: number, start, len, base, depth });
-            chunk.extend_from_slice(stored)?;
-        }
-        self.latest_bytes += content.len();
-        self.latest.insert(oid, content);
-        self.order.push_back(oid);
-        while self.latest_bytes > MOST_LATEST_BYTES
-            && let Some(oldest) = self.order.pop_front()
-        {
-            let content = self.latest.remove(&oldest);
-            self.latest_bytes -= content.map_or(0, |content| content.len());
-        }
-        Ok(())
     }
 }
 
@@ -871,26 +420,6 @@ struct Made {
     oid: Oid,
     base: Option<Oid>,
     content: Vec<u8>,
-}
-
-/// The tree of the directory at a path of another one; `None` if its entries are not in memory, or
-/// its tree has other ones.
-fn tree_at(names: &Names, plain: &Plain, path: &[u8]) -> Option<Oid> {
-    let mut at = match plain {
-        Plain::Empty => return Some(Oid::EMPTY_TREE),
-        Plain::Tracked(directory) if directory.is_plain => directory,
-        Plain::Tracked(_) | Plain::Stored(_) => return None,
-    };
-    for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
-        if at.entries.is_empty() {
-            return None; // an unread one
-        }
-        match at.entries.find(names, name, true).map(|entry| &entry.target) {
-            Some(EntryTarget::TrackedDirectory(below)) => at = below,
-            _ => return Some(Oid::EMPTY_TREE),
-        }
-    }
-    Some(at.tree(Purpose::Git).oid)
 }
 
 impl TreeStore for RunTrees<'_, '_> {
@@ -933,84 +462,10 @@ impl TreeStore for RunTrees<'_, '_> {
     }
 }
 
-/// The value, or `None` if it is unfit.
-fn fitting<T>(found: Result<T, TreeProblem<Error>>) -> Result<Option<T>> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(TreeProblem::Unfit) => Ok(None),
-        Err(TreeProblem::Unreadable(error)) => Err(error),
-    }
-}
-
-/// The commit of another repository that an entry is, if it is one.
-fn link_of((mode, oid): &TreeItem<'_>) -> Option<Oid> {
-    (**mode == *b"160000").then_some(*oid)
-}
-
 const fn flag_of(mode: Mode) -> Flag {
     match mode {
         Mode::EXECUTABLE => Flag::Executable,
         Mode::SYMLINK => Flag::Symlink,
         _ => Flag::Regular,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use parallel::Directory;
-
-    use super::*;
-
-    fn budget(scratch: &tempfile::TempDir) -> Arc<Budget> {
-        Budget::new(0, &Directory::open(scratch.path()).expect("is there"))
-    }
-
-    #[test]
-    fn trees_come_back_from_chunks_of_any_size() {
-        let scratch = tempfile::tempdir().expect("is made");
-        let budget = budget(&scratch);
-        let mut trees = WrittenTrees::default();
-        let sizes = [0, 1, CHUNK_BYTES - 1, 1, CHUNK_BYTES + 1, 7];
-        let oids = (0..).map(|number| Oid::from_bytes([number; 20]));
-        let contents = sizes.iter().zip(1..).map(|(len, byte)| vec![byte; *len]);
-        let all: Vec<(Oid, Vec<u8>)> = oids.zip(contents).collect();
-        for (oid, content) in &all {
-            trees.insert((*oid, 0), content.clone(), None, Some(&budget)).expect("has room");
-        }
-        assert!(trees.latest.len() < all.len());
-        for (oid, content) in &all {
-            assert_eq!(trees.get(oid).as_deref(), Some(&**content));
-        }
-        // small ones share a chunk, which a budget counts
-        assert_eq!(trees.chunks.len(), 4);
-        assert!(trees.chunks.iter().all(|it| it.capacity() >= CHUNK_BYTES));
-    }
-
-    #[test]
-    fn trees_that_are_not_the_latest_come_back_from_their_deltas() {
-        let scratch = tempfile::tempdir().expect("is made");
-        let budget = budget(&scratch);
-        let (mut trees, mut differ) = (WrittenTrees::default(), Differ::default());
-        let content_of = |number: u8| {
-            let mut content: Vec<u8> = (0..=u8::MAX).cycle().take(MOST_LATEST_BYTES / 3).collect();
-            content[usize::from(number) * 100_000..][..20].fill(number);
-            content
-        };
-        for number in 0..9 {
-            let content = content_of(number);
-            let base = number.checked_sub(1).filter(|_| number != 5);
-            let delta = base.map(|base| {
-                let mut delta = Vec::new();
-                assert!(differ.diff(&content_of(base), &content, 1000, &mut delta));
-                (Oid::from_bytes([base; 20]), delta)
-            });
-            let tree = (Oid::from_bytes([number; 20]), number % 5);
-            trees.insert(tree, content, delta.as_ref(), Some(&budget)).expect("has room");
-        }
-        assert_eq!(trees.latest.len(), 3);
-        for number in 0..9 {
-            let found = trees.get(&Oid::from_bytes([number; 20]));
-            assert!(found.as_deref() == Some(&content_of(number)), "{number}");
-        }
     }
 }
