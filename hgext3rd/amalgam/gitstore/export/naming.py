@@ -1,4 +1,4 @@
-"""The names of an export: the refs that it writes, and what the next one knows of them.
+"""Names of an export: its refs, and a record of them for the next one.
 
 If the last export noted all names, only those that differ since are computed
 (``lastnames``). If not, all of them are.
