@@ -42,7 +42,10 @@ _SHORTER = re.compile(
     r"""/mercurial/revlog\.py", line \d+, in \w+
  +\S.*\bself\.index\[rev\].*
 (?: +[~^]+
-)?IndexError: revlog index out of range$""",
+)?(?:  File ".*/amalgam/index/nodemap\.py", line \d+, in __getitem__
+ +return self\._entry\(key\)
+(?: +[~^]+
+)?)?IndexError: revlog index out of range$""",
     re.M,
 )
 _WRITER = ("extensions.strip=", "ui.rollback=yes", "phases.publish=no")

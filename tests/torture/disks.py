@@ -41,9 +41,10 @@ def small_disks(case: Interrupted, count: int) -> Counter[str]:
             process = case.start()
             _out, err = process.communicate()
             if process.returncode:
-                assert process.returncode == 255, err
-                assert err.startswith(b"abort: "), err
-                assert len(err.splitlines()) == 1, err
+                assert process.returncode == 50, err  # detailed
+                said, hint = err.splitlines()
+                assert said.startswith(b"abort: No space left on device"), err
+                assert hint.startswith(b"(see 'hg git::export --estimate'; "), err
                 assert not case.debris(), f"{pages} pages: {case.debris()}, {err!r}"
                 case.check_valid()
             ends.append("refused" if process.returncode else "exported")
