@@ -90,6 +90,20 @@ def test_branches_lead_bookmarks(tmp_path: Path, leader: HostedRepository) -> No
     ]
 
 
+def test_git_clients_get_what_the_leader_has(
+    tmp_path: Path, leader: HostedRepository
+) -> None:
+    # the newest head, which is default in Mercurial
+    leader.edit("refs/heads/wip/x", "newest")
+    clone = follower(tmp_path, leader, "git.refs = bookmarks, tags")
+    clone.hg("git::follow", "-q")
+    with serving(clone.root) as server:
+        git(tmp_path, "clone", "-q", "--bare", server.url, "clone")
+    got = HostedRepository(tmp_path / "clone", server.url)
+    assert got.refs() == leader.refs()
+    assert got.git("symbolic-ref", "HEAD") == "refs/heads/main"
+
+
 def test_failures_are_told_and_hold_back_nothing(
     tmp_path: Path, host: GitHost, leader: HostedRepository
 ) -> None:
