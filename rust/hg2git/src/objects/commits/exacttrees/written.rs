@@ -58,7 +58,7 @@ impl WrittenTrees {
         }
     }
 
-    /// Keeps a tree, and adds it to the objects, unless they have it by its depth.
+    /// Keeps a tree. Adds it to the objects, too, unless `depths` knows it from there.
     pub fn write(
         &mut self,
         Made { oid, base, content }: Made,
