@@ -104,6 +104,49 @@ def test_git_clients_get_what_the_leader_has(
     assert got.git("symbolic-ref", "HEAD") == "refs/heads/main"
 
 
+def test_git_clients_check_out_what_the_leader_does(
+    tmp_path: Path, leader: HostedRepository
+) -> None:
+    leader.edit("refs/heads/trunk", "trunk")
+    leader.git("symbolic-ref", "HEAD", "refs/heads/trunk")
+    items = ("git.refs = bookmarks, tags", "follow.up.refs = * refs/tags/* !wip/*")
+    clone = follower(tmp_path, leader, *items)
+
+    def head() -> str:
+        clone.hg("git::follow", "-q")
+        clone.hg("git::verify")
+        with serving(clone.root) as server:
+            listed = git(tmp_path, "ls-remote", "--symref", server.url, "HEAD")
+        symref: str = listed.decode().split()[1]
+        return symref
+
+    assert head() == "refs/heads/trunk"
+    bundle = str(tmp_path / "bundle")
+    clone.hg("git::bundle", "-q", bundle)
+    listed = git(tmp_path, "bundle", "list-heads", bundle).decode().splitlines()
+    oid = leader.refs()["refs/heads/trunk"]
+    assert f"{oid} HEAD" in listed
+    # another branch, while no ref moves, and one that is not followed
+    leader.git("symbolic-ref", "HEAD", "refs/heads/release/1")
+    assert head() == "refs/heads/release/1"
+    leader.git("symbolic-ref", "HEAD", "refs/heads/wip/x")
+    assert head() == "refs/heads/main"
+    # none, and again one
+    leader.git("symbolic-ref", "HEAD", "refs/heads/gone")
+    assert head() == "refs/heads/main"
+    leader.git("symbolic-ref", "HEAD", "refs/heads/trunk")
+    assert head() == "refs/heads/trunk"
+    # a damaged record counts as none
+    (name,) = (clone.root / ".hg" / "amalgam" / "fetched").glob("*.head")
+    good = name.read_bytes()
+    for content in (b"", good.replace(b"trunk", b"\xff"), b"trunk\n", bytes(1 << 17)):
+        name.write_bytes(content)
+        clone.hg("git::export", "-q")
+        clone.hg("git::verify")
+        (written,) = (clone.root / ".hg" / "amalgam" / "git").glob("*/HEAD")
+        assert written.read_text() == "ref: refs/heads/main\n"
+
+
 def test_failures_are_told_and_hold_back_nothing(
     tmp_path: Path, host: GitHost, leader: HostedRepository
 ) -> None:

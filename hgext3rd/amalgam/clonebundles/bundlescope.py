@@ -26,24 +26,27 @@ _SHOWN = (HEADS, TAGS)
 
 
 def refs_of(
-    view: RepoT, kinds: Iterable[bytes], revs: Collection[int] | None
+    view: RepoT, kinds: Iterable[bytes], main_line: bytes, revs: Collection[int] | None
 ) -> tuple[dict[bytes, bytes], bytes]:
     """Return refs, name to node, and the name that HEAD leads to, or would.
 
-    ``kinds`` is the value of ``amalgam.git.refs``; ``revs`` are changesets of ``view``
-    and all their ancestors, ``None`` for all that it has.
+    ``kinds`` is the value of ``amalgam.git.refs``, ``main_line`` as for ``NamedNodes``;
+    ``revs`` are changesets of ``view`` and all their ancestors, ``None`` for all.
     """
     kinds = frozenset(kinds)
     if revs is None:
-        refs, head = NamedNodes.of(view, kinds).refs()
+        names = NamedNodes.of(view, kinds, main_line)
     else:
-        refs, head = _of_part(view, kinds, revs).refs()
+        names = _of_part(view, kinds, main_line, revs)
+    refs, head = names.refs()
     return {name: node for name, node in refs.items() if name.startswith(_SHOWN)}, head
 
 
-def _of_part(view: RepoT, kinds: frozenset[bytes], revs: Collection[int]) -> NamedNodes:
+def _of_part(
+    view: RepoT, kinds: frozenset[bytes], main_line: bytes, revs: Collection[int]
+) -> NamedNodes:
     """Return the names in a part of the history."""
-    names = NamedNodes.of(view, kinds - {b"tips", b"heads"})
+    names = NamedNodes.of(view, kinds - {b"tips", b"heads"}, main_line)
     rev_of = view.changelog.rev
     node_of = view.changelog.node
     return names._replace(
@@ -117,6 +120,7 @@ def named(
     repo: RepoT,
     export: bytes,
     kinds: Iterable[bytes],
+    main_line: bytes,
     nodes: Sequence[bytes] | None,
     base: Sequence[bytes],
     *,
@@ -125,8 +129,9 @@ def named(
     """Return the part of the history for git clients: names and their ancestors.
 
     ``export``: the selection (``amalgam.git.export``). ``kinds``: the kinds of names
-    (``amalgam.git.refs``). ``nodes``: only these and their ancestors; ``base``: without
-    these and theirs. ``tips_only``: only branches that no other branch contains.
+    (``amalgam.git.refs``); ``main_line``: as for ``NamedNodes``. ``nodes``: only these
+    and their ancestors; ``base``: without these and theirs. ``tips_only``: only
+    branches that no other branch contains.
     ``InputError`` if a node is not allowed, or no changeset is left.
     """
     view = selection.view_of(repo, export)
@@ -137,7 +142,7 @@ def named(
         revs = {*changelog.ancestors(tips, inclusive=True)} - {nullrev}
         if len(revs) == len(changelog) - len(changelog.filteredrevs):
             revs = None  # these are all
-    refs, head = refs_of(view, kinds, revs)
+    refs, head = refs_of(view, kinds, main_line, revs)
     if tips_only:
         refs = _tips_only(view, refs)
     known = {*changelog.ancestors(_revs(view, base), inclusive=True)}

@@ -22,6 +22,7 @@ from ..damage import is_repository_error
 from ..gitstore import selection
 from ..gitstore.export import export, maintenance
 from ..gitstore.export.metadatacommit import Covers
+from ..gitstore.fetchedrefs import FetchedRefs
 from ..gitstore.store import GitStore, has_foreign_ids
 from ..records import Record
 from . import bundlescope
@@ -206,8 +207,10 @@ def _content(
     if kind == CINNABAR_V1:
         made = of_metadata(store, export, nodes)
     else:
-        kinds = store.config.refs
-        part = bundlescope.named(repo, export, kinds, nodes, base, tips_only=tips_only)
+        kinds, main_line = store.config.refs, FetchedRefs(store).main_line()
+        part = bundlescope.named(
+            *(repo, export, kinds, main_line, nodes, base), tips_only=tips_only
+        )
         made = of_history(store, export, part, filter)
     with made as content:
         yield content

@@ -22,7 +22,7 @@ from mercurial import error, util
 from .. import __version__
 from ..files import TEMPORARY, Directory, Unusable
 from ..gitstore import selection
-from ..gitstore.fetchedrefs import FetchedRefs, formatted
+from ..gitstore.fetchedrefs import FetchedRefs, formatted, head_content
 from ..gitstore.git import layout
 from ..gitstore.git.layout import PACKS
 from ..gitstore.git.process import FetchLimits, Git, windows
@@ -128,6 +128,22 @@ class Fetched(FetchedRefs):
             lines = super()._lines(remote)
             self._refs_read[name] = (stamp, lines)
         return lines
+
+    def keep_head(self, remote: bytes, bookmark: bytes) -> None:
+        """Keep the bookmark of the branch that ``remote`` checks out, under the lock.
+
+        In UTF-8; nothing if it checks out none. If a process dies before, the next
+        pull keeps it.
+        """
+        if bookmark == self.head(remote):
+            return
+        name = self._head_file(remote)
+        if bookmark:
+            self._directory.make(self._store.placement)
+            content = head_content(bookmark)
+            self._directory.replace(name, content, self._store.placement)
+        else:
+            self._directory.remove(name)
 
     def keep_some(
         self,

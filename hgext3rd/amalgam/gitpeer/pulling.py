@@ -13,7 +13,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from mercurial import bookmarks as bookmod, error, exchange, phases
+from mercurial import bookmarks as bookmod, encoding, error, exchange, phases
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 from mercurial.utils import dateutil
@@ -553,6 +553,9 @@ class _Pull:
                     old = {*job.before} - pulled_refs.keys()
                     new = {*pulled_refs.items()} - {*job.before.items()}
                     job.fetched.keep_some(self._remote, old, dict(new), transaction)
+        head = advertised.head
+        name = marks.name_of(repo.ui, head) if head.startswith(HEADS) else b""
+        job.fetched.keep_head(self._remote, encoding.fromlocal(name))
         if _clones:
             self._activate(asked, _clones[-1])
         if source.map_only and not hggitfiles.are_written(opened(repo)):

@@ -6,9 +6,11 @@ exports read the tags in them.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
+from ..config import followed
 from ..files import Unusable
 from ..records import Record
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 1 << 30
 _TITLE = b"amalgam fetched refs 1\n"
+_HEAD_TITLE = b"amalgam remote head 1\n"
+_HEAD_BYTES = 1 << 16
 _LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40}) ([0-9a-f]{40}|-) (\S+)")
 _NODE = slice(82, 122)
 """The changeset in a line, if the ref has one."""
@@ -68,6 +72,35 @@ class FetchedRefs:
         found = next((at for it in _SHOWN if (at := lines.find(it)) >= 0), -1)
         return lines[lines.rfind(b"\n", 0, found) + 1 :] if found >= 0 else b""
 
+    def main_line(self) -> bytes:
+        """Return the bookmark of the branch that a remote checks out, in UTF-8.
+
+        That of the first remote which has one; nothing if none has.
+        """
+        heads = (self.head(remote) for remote in self.ranked())
+        return next(filter(None, heads), b"")
+
+    def head(self, remote: bytes) -> bytes:
+        """Return the bookmark of the branch that ``remote`` checks out, if known."""
+        with contextlib.suppress(Unusable, UnicodeDecodeError):
+            content = self._directory.tryread(self._head_file(remote), _HEAD_BYTES)
+            content.decode()
+            if content.startswith(_HEAD_TITLE):
+                return content[len(_HEAD_TITLE) : -1]
+        return b""
+
+    def ranked(self) -> list[bytes]:
+        """Return the names of remotes; of equal names of theirs, the first counts.
+
+        Followed remotes come first, then ``default``, then the others by name.
+        """
+        leaders = followed(self._store.repo.ui)
+
+        def rank(remote: bytes) -> tuple[bool, bool, bytes]:
+            return remote not in leaders, remote != b"default", remote
+
+        return sorted(self.remotes(), key=rank)
+
     def _lines(self, remote: bytes) -> bytes:
         """Return the content without its title; nothing if it is of another form."""
         try:
@@ -79,6 +112,9 @@ class FetchedRefs:
     def _file(self, remote: bytes) -> bytes:
         name = _SAFE.sub(lambda it: b"%%%02X" % ord(it[0]), remote)
         return b"%s-%s%s" % (self._store.config.dialect, name, _SUFFIX)
+
+    def _head_file(self, remote: bytes) -> bytes:
+        return self._file(remote).removesuffix(_SUFFIX) + b".head"
 
 
 class RefLines:
@@ -154,6 +190,11 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 def formatted(refs: Mapping[bytes, FetchedRef]) -> bytes:
     """Return the content of a file of refs."""
     return _TITLE + b"".join(_line(name, it) for name, it in sorted(refs.items()))
+
+
+def head_content(bookmark: bytes) -> bytes:
+    """Return the content of a file with the bookmark of a checked-out branch."""
+    return b"%s%s\n" % (_HEAD_TITLE, bookmark)
 
 
 def _line(name: bytes, ref: FetchedRef) -> bytes:

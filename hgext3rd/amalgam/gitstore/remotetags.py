@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from mercurial.i18n import _
 from mercurial.node import bin as bin_id, hex as hex_id
 
-from ..config import followed
 from ..records import Record
 from .fetchedrefs import FetchedRefs, parsed
 from .git import packfiles
@@ -49,18 +48,13 @@ _MOST_OF_OBJECTS = 1000
 class RemoteTags:
     """The tags that pulls have recorded, of all remotes.
 
-    Of tags with the same name, that of a followed remote counts, then that of
-    ``default``, then that of the remote whose name comes first.
+    Of tags with the same name, that of the first remote counts (``ranked``).
     """
 
     def __init__(self, store: GitStore) -> None:
-        files, leaders = FetchedRefs(store), followed(store.repo.ui)
-
-        def rank(remote: bytes) -> tuple[bool, bool, bytes]:
-            return remote not in leaders, remote != b"default", remote
-
-        remotes = files.remotes() if b"tags" in store.config.refs else []
-        parts = (files.tags(remote) for remote in sorted(remotes, key=rank))
+        files = FetchedRefs(store)
+        remotes = files.ranked() if b"tags" in store.config.refs else []
+        parts = map(files.tags, remotes)
         self._parts = [it for it in parts if it]
         self.digest = ""
         """Changes with any tag; empty without tags."""

@@ -278,7 +278,8 @@ def _files_of(repo: RepoT) -> list[bytes]:
     fetched = os.path.join(repo.sharedpath, b"amalgam", b"fetched")
     with contextlib.suppress(OSError):
         names = sorted(os.listdir(fetched))
-        files += [os.path.join(fetched, it) for it in names if it.endswith(b".refs")]
+        known = (it for it in names if it.endswith((b".refs", b".head")))
+        files += [os.path.join(fetched, it) for it in known]
     if repo.svfs.exists(b"obsstore"):
         # like local tags, they keep obsolete changesets from being hidden
         pinning = (b"dirstate", b"merge/state", b"merge/state2")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..gitstore import selection
+from ..gitstore.fetchedrefs import FetchedRefs
 from ..gitstore.git import branchnames
 from ..gitstore.git.branchnames import BranchNames
 from ..gitstore.git.refs import HEADS, MAIN_LINES, NamedNodes
@@ -104,7 +105,8 @@ class RefState(Record):
             selection.read_again(store.repo)
             marks = store.repo._bookmarks
         visible = _Visible.of(view)
-        named = NamedNodes.of(view, kinds - {b"bookmarks", b"tags"})
+        main_line = FetchedRefs(store).main_line()
+        named = NamedNodes.of(view, kinds - {b"bookmarks", b"tags"}, main_line)
         branches = BranchNames(marks, named.tips, visible.has)
         state = cls(view, kinds, marks, are_own, visible, named, branches, None)
         return state._replace(read_tags=state.tags) if tags else state
@@ -130,12 +132,7 @@ class RefState(Record):
     @property
     def head(self) -> bytes:
         """The ref that a clone checks out; there may be none of that name."""
-        at, *of_git = ((BOOKMARK, name) for name in MAIN_LINES)
-        tips = ((TIP, b"default"), (TIP, self.named.tip_branch))
-        names = map(self.branches.shown, (at, *tips, *of_git))
-        # else a branch that a push can make
-        new = b"default" if b"tips" in self.kinds else b"main"
-        return HEADS + next(filter(None, names), new)
+        return self.named.head(lambda *key: self.branches.shown(key))
 
     @property
     def is_empty(self) -> bool:

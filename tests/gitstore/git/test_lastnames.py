@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from mercurial import encoding
 from testlib.changing import NamedRepo, killed
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
 from hgext3rd.amalgam.config import GitConfig
+from hgext3rd.amalgam.gitpeer.fetched import Fetched
 from hgext3rd.amalgam.gitstore import selection
 from hgext3rd.amalgam.gitstore.export import export
+from hgext3rd.amalgam.gitstore.fetchedrefs import FetchedRefs
 from hgext3rd.amalgam.gitstore.git import lastnames, namelines, reffiles, refs
 from hgext3rd.amalgam.gitstore.git.lastnames import LastNames
 from hgext3rd.amalgam.gitstore.store import GitStore
@@ -114,6 +118,8 @@ class Exports:
         self.store = store
         self.followed = 0
         self.killed = 0
+        self.main_lines = 0
+        """How often HEAD was the branch that a remote checks out."""
         changed = LastNames.changed
 
         def counted(*args: Any) -> Any:
@@ -143,7 +149,10 @@ class Exports:
         repo = self.store.open(**config)
         store = GitStore(repo, GitConfig.from_ui(repo.ui))
         view = selection.view_of(repo, store.config.export)
-        nodes, head = refs.wanted(view, store.config.refs)
+        main_line = FetchedRefs(store).main_line()
+        nodes, head = refs.wanted(view, store.config.refs, main_line)
+        name = head.removeprefix(refs.HEADS)
+        self.main_lines += name == main_line and name not in refs.MAIN_LINES
         with contextlib.closing(store.open_map()) as oidmap:
             oids = oidmap.oids(list(nodes.values()))
         wanted = sorted(
@@ -161,6 +170,15 @@ class Exports:
         assert export.is_up_to_date(store)
 
 
+def pulled_from_git(store: Exported, rand: random.Random) -> None:
+    """Write the files of a remote that checks out a bookmark, or no branch."""
+    repo = store.open()
+    fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
+    names = sorted(map(encoding.fromlocal, repo._bookmarks))
+    fetched.write_refs(b"up", {})
+    fetched.keep_head(b"up", rand.choice([*names, b"gone", b""]))
+
+
 def changed_at_random(
     path: Path,
     server: HgServer,
@@ -176,17 +194,20 @@ def changed_at_random(
     rand = changing.random
     kinds = "bookmarks,tips,tags"
     for step in range(steps):
-        if not rand.randrange(25):
+        if not rand.randrange(12):
             kinds = rand.choice(["bookmarks,tips,tags", "bookmarks,tags", "tips"])
         if not step % 10:
             changing.break_off(functools.partial(exports.run, kinds))
         if not step % 40:
             changing.settle()
         changing.step()
+        if not rand.randrange(8):
+            pulled_from_git(store, rand)
         monkeypatch.setattr(lastnames, "_COPIED_BYTES", rand.choice([0, 1 << 20]))
         exports.run(kinds, rand.choice([0, 0, 0, 0, rand.randrange(1, 40)]))
     assert exports.followed > steps // 8
     assert exports.killed
+    assert exports.main_lines
     assert changing.abandoned
     option = f"--config=amalgam.git.refs={kinds}"
     assert store.run("git::verify", option).code == 0

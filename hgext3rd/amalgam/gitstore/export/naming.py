@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...records import Record
 from .. import selection
+from ..fetchedrefs import FetchedRefs
 from ..git import branchtips, lastnames, refs as refsmod
 from ..git.branchtips import BranchTips
 from ..git.lastnames import Changed, LastNames, NamesSource
@@ -56,15 +57,15 @@ class Names(Record):
         tips = None
         if refsmod.can_follow(config.refs):
             tips = branchtips.followed(directory, config.dialect, view, allowed)
-        remote_tags = RemoteTags(store)
+        remote_tags, main_line = RemoteTags(store), FetchedRefs(store).main_line()
         source = NamesSource(
             *(store.repo, view, config.refs, allowed, directory, config.dialect),
-            remote_tags.digest,
+            *(remote_tags.digest, main_line),
         )
         names = _changed(store, docket, source, tips)
         if names is None:
             marks = refsmod.read_bookmarks(store.repo)
-            found = refsmod.NamedNodes.of(view, config.refs, tips, marks)
+            found = NamedNodes.of(view, config.refs, main_line, tips, marks)
             branches = found.distinct_branches()
             nodes, head = found.refs(branches)
             names = _with_oids(store, docket, source, nodes, head, found, None)

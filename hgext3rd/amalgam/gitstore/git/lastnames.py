@@ -328,16 +328,15 @@ class _Search:
         if tips and not has_at and b"default" not in tips:
             tip_branch = encoding.fromlocal(self._source.tip_branch())
 
-        def ref(kind: bytes, name: bytes) -> bytes:
-            is_there = self._is_shown(name) if kind == _BOOKMARK else name in tips
-            shown = self._odd.get((kind, name), name)
+        def ref(kind: str, name: bytes) -> bytes:
+            is_there = name in tips if kind == "tip" else self._is_shown(name)
+            shown = self._odd.get((kind.encode(), name), name)
             return shown if is_there and not refsmod.is_too_long(shown) else b""
 
-        at, *of_git = ((_BOOKMARK, name) for name in MAIN_LINES)
-        for key in (at, (_TIP, b"default"), (_TIP, tip_branch), *of_git):
-            if found := ref(*key):
-                return HEADS + found
-        return HEADS + (b"default" if self._source.shows_tips else b"main")
+        return refsmod.head_of(
+            *(ref, tip_branch, self._source.main_line),
+            shows_tips=self._source.shows_tips,
+        )
 
     def _is_shown(self, name: bytes) -> bool:
         if name in self._marks:
@@ -357,14 +356,16 @@ class NamesSource:
         directory: Directory,
         dialect: bytes,
         remote_tags: str,
+        main_line: bytes,
     ) -> None:
         """``view``: as git users see ``repo``; ``kinds``: of ``amalgam.git.refs``.
 
         ``selected``: the changesets of ``view``. ``directory`` has the record.
-        ``remote_tags``: digest of the tags of remotes.
+        ``remote_tags``: digest of the tags of remotes. ``main_line``: as in
+        ``NamedNodes``, in UTF-8.
         """
         self.directory, self.dialect = directory, dialect
-        self.remote_tags = remote_tags
+        self.remote_tags, self.main_line = remote_tags, main_line
         self._repo, self._view, self._selected = repo, view, selected
         self._kinds = frozenset(kinds)
         self.follows = refsmod.can_follow(self._kinds)

@@ -20,7 +20,7 @@ from ...records import Record
 from .namelines import NotInOrderError, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 
     from mercurial.interfaces.types import RepoT
 
@@ -84,19 +84,22 @@ class NamedNodes(Record):
     """The branch of the last changeset; empty if HEAD needs not know it."""
     shows_tips: bool
     """Whether open branches have refs."""
+    main_line: bytes = b""
+    """The bookmark of the branch that a git remote checks out (``fetchedrefs``)."""
 
     @classmethod
     def of(
         cls,
         view: RepoT,
         kinds: Iterable[bytes],
+        main_line: bytes = b"",
         tips: Mapping[bytes, bytes] | None = None,
         bookmarks: Mapping[bytes, bytes] | None = None,
     ) -> NamedNodes:
         """Take the names of ``view``; ``kinds`` is the value of ``amalgam.git.refs``.
 
-        ``tips``: those of open branches, if known. ``bookmarks``: the bookmarks to use,
-        if not the view's own.
+        ``main_line``, in UTF-8, is needed for HEAD. ``tips``: those of open branches,
+        if known. ``bookmarks``: the bookmarks to use, if not the view's own.
         """
         kinds = frozenset(kinds)
 
@@ -128,7 +131,9 @@ class NamedNodes(Record):
         tip_branch = b""
         if tips and b"@" not in marks and b"default" not in tips:
             tip_branch = view[b"tip"].branch()
-        return cls(marks, dict(tips), others, tags, tip_branch, b"tips" in kinds)
+        main_line = encoding.tolocal(main_line)
+        shows_tips = b"tips" in kinds
+        return cls(marks, dict(tips), others, tags, tip_branch, shows_tips, main_line)
 
     def branches(self) -> Mapping[tuple[str, bytes], bytes]:
         """Return the git branch of each bookmark and of each tip, without prefix.
@@ -167,13 +172,13 @@ class NamedNodes(Record):
         others = _shown({name: name for name in self.others})
         refs |= {OTHER_HEADS + ref: self.others[name] for name, ref in others.items()}
 
-        branches = (("tip", b"default"), ("tip", self.tip_branch))
-        at, *of_git = (("bookmark", name) for name in MAIN_LINES)
-        for key in (at, *branches, *of_git):
-            if key in heads_refs:
-                return refs, HEADS + heads_refs[key]
-        # a branch that a push can make
-        return refs, HEADS + (b"default" if self.shows_tips else b"main")
+        return refs, self.head(lambda *key: heads_refs.get(key, b""))
+
+    def head(self, shown: Callable[[str, bytes], bytes]) -> bytes:
+        """Return the ref of HEAD if ``shown`` gives the branch of bookmark or tip."""
+        return head_of(
+            shown, self.tip_branch, self.main_line, shows_tips=self.shows_tips
+        )
 
     def too_long(self, refs: Collection[bytes]) -> list[bytes]:
         """Return the bookmarks, open branches and tags that have none of ``refs``.
@@ -188,6 +193,26 @@ class NamedNodes(Record):
         lost |= {name for name in self.tips if ("tip", name) not in branches}
         lost |= self.tags.keys() - tags
         return sorted(map(encoding.fromlocal, lost - {b""}))
+
+
+def head_of(
+    shown: Callable[[str, bytes], bytes],
+    tip_branch: bytes,
+    main_line: bytes,
+    *,
+    shows_tips: bool,
+) -> bytes:
+    """Return the ref that HEAD leads to; there may be none of that name.
+
+    ``shown`` gives the git branch of a ``"bookmark"`` or ``"tip"``, without prefix, or
+    nothing. The rest is as in ``NamedNodes``, with names as ``shown`` takes them.
+    """
+    at, *of_git = MAIN_LINES
+    tips = (("tip", b"default"), ("tip", tip_branch))
+    marks = (("bookmark", name) for name in (main_line, *of_git))
+    names = (shown(*key) for key in (("bookmark", at), *tips, *marks))
+    # else a branch that a push can make
+    return HEADS + next(filter(None, names), b"default" if shows_tips else b"main")
 
 
 def has_tags(view: RepoT) -> bool:
@@ -234,9 +259,11 @@ def can_follow(kinds: Iterable[bytes]) -> bool:
     return _OF_BRANCHES.intersection(kinds) == {b"tips"}
 
 
-def wanted(view: RepoT, kinds: Iterable[bytes]) -> tuple[dict[bytes, bytes], bytes]:
+def wanted(
+    view: RepoT, kinds: Iterable[bytes], main_line: bytes
+) -> tuple[dict[bytes, bytes], bytes]:
     """Return the refs that ``view`` has, name to node, and the name HEAD leads to."""
-    return NamedNodes.of(view, kinds).refs()
+    return NamedNodes.of(view, kinds, main_line).refs()
 
 
 def _heads(

@@ -20,6 +20,7 @@ from ..docket import Docket
 from ..export import metadatacommit
 from ..export.settled import Settled
 from ..export.writer import with_metadata
+from ..fetchedrefs import FetchedRefs
 from ..git import refs as refsmod
 from ..git.layout import forbidden_files
 from ..oidmap import Table
@@ -158,7 +159,8 @@ class _Verification:
             self._findings.refs = self._repository.count_refs()
             return
         view = selection.view_of(self._repo, self._store.config.export)
-        nodes, head = refsmod.wanted(view, self._store.config.refs)
+        main_line = FetchedRefs(self._store).main_line()
+        nodes, head = refsmod.wanted(view, self._store.config.refs, main_line)
         wanted = list(nodes.values())
         oids = dict(zip(nodes, oidmap.oids(wanted), strict=True))
         known = dict(zip(nodes, oidmap.has(wanted), strict=True))
