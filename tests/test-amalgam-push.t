@@ -51,6 +51,11 @@ Remotes have names in the configuration. Refs of others are refused:
   push to taken failed: the remote has 1 ref that this repository did not write: refs/heads/theirs
   (run 'hg git::push --adopt taken' to take over those that are equal or behind, if nobody else writes them)
   [2]
+  $ hg git::push ../nowhere.git
+  $TESTTMP/nowhere.git: nothing was pushed
+  push to $TESTTMP/nowhere.git failed: '$TESTTMP/nowhere.git' does not appear to be a git repository; Could not read from remote repository.
+  (try 'git ls-remote' with the same URL, as the same user)
+  [2]
   $ hg git::push --adopt taken
   $TESTTMP/taken.git: 1 new
     new      refs/heads/default * (glob)

@@ -251,7 +251,7 @@ def _show(
             text = _(b"warning: %s still has %s, which is not served here any more")
             ui.warn(one_line(text % (it.ref, it.old[:12])))
     if failure:
-        ui.warn(one_line(_(b"push to %s failed: %s") % (target.name, failure.reason)))
+        ui.warn(one_line(_(b"push to %s failed: %s") % (target.shown, failure.reason)))
         if hint := result.hint or _hint(failure):
             ui.warn(one_line(b"(%s)" % hint))
 

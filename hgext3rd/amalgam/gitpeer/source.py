@@ -41,10 +41,6 @@ _SILENT_SECONDS = 600
 _OID_LEN = 40
 # a host that ssh would take for an option
 _OPTION = re.compile(rb"[a-z+]*ssh://((?:-|%2[dD])[^/]*)")
-# git says it after each failure of ssh, in two lines
-_ADVICE = (
-    b"Please make sure you have the correct access rights; and the repository exists."
-)
 repositories: weakref.WeakKeyDictionary[UiT, weakref.ref[RepoT]]
 repositories = weakref.WeakKeyDictionary()
 """Repositories whose commands made a ui for a remote."""
@@ -216,8 +212,7 @@ class GitSource:
         self, exc: RemoteFailureError, hint: bytes = b"", act: bytes = b"read"
     ) -> error.RemoteError:
         """Return the error for a user; ``act``: the thing that git could not do."""
-        reason = exc.reason.replace(_ADVICE, b"").rstrip(b".; ")
-        shown_url = self.remote.shown
+        reason, shown_url = exc.reason.rstrip(b"."), self.remote.shown
         return error.RemoteError(
             _(b"git cannot %s '%s': %s") % (act, shown_url, reason),
             hint=hint or _(b"see whether 'git ls-remote %s' works") % shown_url,

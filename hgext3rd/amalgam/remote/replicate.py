@@ -154,12 +154,11 @@ class Replication:
             text = _(b"the remote has %s that this repository did not write: %s%s")
             text %= (counted(len(exc.refs), b"ref"), shown, more)
             failure = RemoteFailureError(FailureKind.MOVED, text)
-            target = self._target
-            is_named = target.name != target.remote.key
             hint = _(
                 b"run 'hg git::push --adopt %s' to take over those that are equal or "
                 b"behind, if nobody else writes them"
-            ) % (target.name if is_named else target.remote.shown)
+            )
+            hint %= self._target.shown
         except RemoteFailureError as exc:
             failure = exc
         outcomes = tuple(self._outcomes[ref] for ref in sorted(self._outcomes))

@@ -40,6 +40,11 @@ class Target(Record):
     """Of its ledger."""
     placement: Placement
 
+    @property
+    def shown(self) -> bytes:
+        """Its name, or its URL if the configuration does not have it."""
+        return self.name if self.name != self.remote.key else self.remote.shown
+
 
 def named(store: GitStore, name: bytes, *, in_background: bool = False) -> Target:
     """Return the remote that ``amalgam.replicate.NAME`` sets.

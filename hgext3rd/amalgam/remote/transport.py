@@ -49,6 +49,11 @@ _ADVERTISED = re.compile(
 _DEFAULT_SSH = b"ssh"
 """The default of Mercurial's ``ui.ssh``, which leaves the choice to git."""
 _MOST_WORDS = 5
+# git says it after each failure of ssh
+_ADVICE = (
+    b"Please make sure you have the correct access rights",
+    b"and the repository exists.",
+)
 _MOST_OUTPUT = 1 << 20
 _PIECE_BYTES = 1 << 16
 # a name or password before the host, as url.*.insteadOf of git may have it
@@ -306,7 +311,7 @@ class Transport:
         said = [
             line.removeprefix(b"fatal: ").removeprefix(b"error: ")
             for line in words
-            if not line.startswith((b"hint: ", b"To ", b"Done"))
+            if not line.startswith((b"hint: ", b"To ", b"Done")) and line not in _ADVICE
         ]
         text = b"; ".join(said[-_MOST_WORDS:]) or b"git ended with status %d" % code
         # any of the lines may have the reason
