@@ -147,6 +147,30 @@ def test_git_clients_check_out_what_the_leader_does(
         assert written.read_text() == "ref: refs/heads/main\n"
 
 
+def test_names_that_the_locale_lacks_are_kept(
+    tmp_path: Path, leader: HostedRepository
+) -> None:
+    def change(text: str) -> None:
+        for name in ("é", "ü", "日/本"):
+            leader.edit(f"refs/heads/{name}", text)
+
+    change("one")
+    leader.git("symbolic-ref", "HEAD", "refs/heads/ü")
+    clone = follower(tmp_path, leader, "git.refs = bookmarks, tags")
+    for text in ("two", "three"):
+        clone.hg("git::follow", "-q", HGENCODING="ascii")
+        assert bookmarks(clone) == heads(leader)
+        with serving(clone.root) as server:
+            git(tmp_path, "clone", "-q", "--bare", server.url, text)
+        got = HostedRepository(tmp_path / text, server.url)
+        assert got.refs() == leader.refs()
+        assert got.git("symbolic-ref", "HEAD") == "refs/heads/ü"
+        change(text)
+    leader.git("update-ref", "-d", "refs/heads/é")
+    clone.hg("git::follow", "-q", HGENCODING="latin-1")
+    assert bookmarks(clone) == heads(leader)
+
+
 def test_failures_are_told_and_hold_back_nothing(
     tmp_path: Path, host: GitHost, leader: HostedRepository
 ) -> None:

@@ -39,14 +39,14 @@ MOST = 100
 
 def name_of(ui: UiT, ref: bytes) -> bytes:
     """Return the bookmark of a branch."""
-    return shown(ref.removeprefix(HEADS)) + _suffix(ui)
+    return shown(ref.removeprefix(HEADS) + encoding.fromlocal(_suffix(ui)))
 
 
 def by_name(ui: UiT, refs: Iterable[bytes]) -> dict[bytes, bytes]:
     """Return the branches among ``refs`` by their bookmarks."""
-    suffix = _suffix(ui)
+    suffix = encoding.fromlocal(_suffix(ui))
     return {
-        shown(ref.removeprefix(HEADS)) + suffix: ref
+        shown(ref.removeprefix(HEADS) + suffix): ref
         for ref in refs
         if ref.startswith(HEADS)
     }
@@ -54,7 +54,8 @@ def by_name(ui: UiT, refs: Iterable[bytes]) -> dict[bytes, bytes]:
 
 def ref_of(ui: UiT, bookmark: bytes) -> bytes:
     """Return the branch of a bookmark."""
-    return HEADS + bytes(encoding.fromlocal(bookmark.removesuffix(_suffix(ui))))
+    name: bytes = encoding.fromlocal(bookmark)
+    return HEADS + name.removesuffix(encoding.fromlocal(_suffix(ui)))
 
 
 def _suffix(ui: UiT) -> bytes:

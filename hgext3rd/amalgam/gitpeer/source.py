@@ -65,8 +65,13 @@ def name_of(location: bytes) -> bytes:
 
 
 def shown(name: bytes) -> bytes:
-    """Return a name of git in the encoding of the user."""
-    return bytes(encoding.tolocal(name))
+    """Return a name of git in the encoding of the user.
+
+    If that cannot express it, ``encoding.fromlocal`` still returns ``name``, but not
+    that of a part of it, or of more.
+    """
+    found: bytes = encoding.tolocal(name)
+    return found
 
 
 class GitSource:
