@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -278,6 +279,41 @@ def test_threads_find_out_once_what_is_so(
         all_known = [*threads.map(freshness.look, stores)]
     assert all(known.is_current for known in all_known)
     assert len(looks) == 1
+
+
+def test_threads_keep_nothing_that_they_read(
+    outdated: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what they know of names would be in memory for each of them."""
+    counted, export = GitStore.missing, Freshness._export
+    counts: list[int] = []
+    all_wait = threading.Barrier(5)
+
+    def missing(store: GitStore) -> int:
+        counts.append(counted(store))
+        return counts[-1]
+
+    def kept(repo: Any) -> set[str]:
+        large = {"changelog", "obsstore", "_bookmarks", "_phasecache"}
+        return large.intersection(vars(repo.unfiltered()))
+
+    def export_together(freshness: Freshness) -> bool:
+        all_wait.wait()
+        return export(freshness)
+
+    monkeypatch.setattr(GitStore, "missing", missing)
+    monkeypatch.setattr(Freshness, "_export", export_together)
+    repos = [outdated.open() for _number in range(5)]
+    stores = [GitStore(repo, GitConfig.from_ui(repo.ui)) for repo in repos]
+    freshness.look(stores[0])
+    assert counts == [3]
+    assert not kept(repos[0])
+    with ThreadPoolExecutor(5) as threads:
+        waiting = [Freshness(store, 1000, 5) for store in stores]
+        for ended in [threads.submit(one.ensure) for one in waiting]:
+            ended.result()
+    assert counts == [3]
+    assert not any(map(kept, repos))
 
 
 @pytest.mark.parametrize("begins", ["before", "meanwhile"])

@@ -58,6 +58,8 @@ class Verdict(Record):
     docket: Docket
     is_safe: bool
     is_current: bool
+    missing: int | None = None
+    """About how many changesets the next export converts, if that is known."""
     damaged: bytes = b""
     """A pack that git cannot open."""
 
@@ -106,9 +108,13 @@ def _look(store: GitStore) -> Verdict:
                 return known
     except FileNotFoundError:  # an export has just replaced a file, or all was removed
         known = None
-    docket = known.docket if known else store.docket()
+    docket, missing = (known.docket, known.missing) if known else (store.docket(), None)
     return Verdict(
-        state, names, docket, is_safe=False, is_current=False, damaged=damaged
+        *(state, names, docket),
+        is_safe=False,
+        is_current=False,
+        missing=missing,
+        damaged=damaged,
     )
 
 
@@ -128,7 +134,10 @@ def _find(store: GitStore, key: _Key) -> Verdict | None:
             places = _places(store)
             if not _is_whole(store, store.docket()):
                 return None
-            known = _found(store, state, names)
+            try:
+                known = _found(store, state, names)
+            finally:
+                _release(store)
             # something may have come and gone: an export that was given up
             is_sure = known.is_current or _places(store) == places
             if not is_sure or not _is_whole(store, known.docket):
@@ -186,7 +195,17 @@ def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> Ver
     is_named = bool(docket.named) and docket.named == store.repository.names_digest()
     is_safe = is_named and plan.is_safe(repo, store.config.export, docket, store.maps)
     is_current = is_safe and exporting.is_up_to_date(store)
-    return Verdict(state, names, docket, is_safe, is_current)
+    missing = None if is_current else store.missing()
+    return Verdict(state, names, docket, is_safe, is_current, missing)
+
+
+def _release(store: GitStore) -> None:
+    """Forget what was read of the repository.
+
+    hgweb keeps a repository for each request that was answered at the same time as
+    others. With 100,000 heads and bookmarks, each would have 40 MB.
+    """
+    store.repo.invalidate(clearfilecache=True)
 
 
 def damage(store: GitStore, pack: bytes) -> HttpError:
@@ -286,10 +305,10 @@ class Freshness:
                     return
                 logged = _READ_ONLY  # unless another process is at it
             elif self._is_locked():
-                if may_be_old and self._missing() > self._limit:
+                if may_be_old and self._missing(known) > self._limit:
                     return
                 logged = b""
-            elif self._missing() <= self._limit:
+            elif self._missing(known) <= self._limit:
                 has_worked, looked = self._export(), time.monotonic()
                 if look(store).is_safe and (has_worked or may_be_old):
                     return
@@ -315,11 +334,15 @@ class Freshness:
             time.sleep(pause)
             pause = min(1.1 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _missing(self) -> int:
+    def _missing(self, known: Verdict) -> int:
+        if known.missing is not None:
+            return known.missing
         try:
             return patiently(self._store, self._store.missing)
         except FileNotFoundError:
             return 0  # segments are being merged; look again
+        finally:
+            _release(self._store)
 
     def _is_locked(self) -> bool:
         """Return whether another process exports."""
@@ -359,6 +382,7 @@ class Freshness:
                 exporter.note_failure(store.repo, exc)
             return False
         finally:
+            _release(store)
             exports.lock.release()
         return True
 
