@@ -200,7 +200,7 @@ def _found(store: GitStore, state: FilesState, names: tuple[object, ...]) -> Ver
 
 
 def _release(store: GitStore) -> None:
-    """Forget what was read of the repository.
+    """Forget cached data of the repository.
 
     hgweb keeps a repository for each request that was answered at the same time as
     others. With 100,000 heads and bookmarks, each would have 40 MB.

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from mercurial import encoding
-from testlib.changing import NamedRepo, killed
+from mercurial import context, encoding
+from mercurial.node import nullid
+from testlib.changing import NamedRepo, Repo, killed
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -22,12 +23,22 @@ from hgext3rd.amalgam.gitpeer.fetched import Fetched
 from hgext3rd.amalgam.gitstore import selection
 from hgext3rd.amalgam.gitstore.export import export
 from hgext3rd.amalgam.gitstore.fetchedrefs import FetchedRefs
-from hgext3rd.amalgam.gitstore.git import lastnames, namelines, reffiles, refs
+from hgext3rd.amalgam.gitstore.git import (
+    lastnames,
+    namelines,
+    otherheads,
+    reffiles,
+    refs,
+)
 from hgext3rd.amalgam.gitstore.git.lastnames import LastNames
 from hgext3rd.amalgam.gitstore.store import GitStore
 
 STEPS = int(os.environ.get("STEPS", "100"))
 LONG = 1000
+KINDS = [
+    *("bookmarks,tips,tags", "bookmarks,tags", "tips"),
+    *("bookmarks,tips,heads,tags", "tips,heads", "heads"),
+]
 NAME = st.text("ab/é", min_size=1, max_size=4).map(str.encode)
 LINES = st.dictionaries(NAME, st.sampled_from([b"0" * 40, b"f" * 40]), max_size=60)
 
@@ -117,6 +128,7 @@ class Exports:
     def __init__(self, store: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = store
         self.followed = 0
+        self.heads_followed = 0
         self.killed = 0
         self.main_lines = 0
         """How often HEAD was the branch that a remote checks out."""
@@ -125,6 +137,8 @@ class Exports:
         def counted(*args: Any) -> Any:
             found = changed(*args)
             self.followed += found is not None and bool(found.refs)
+            others = found.refs if found else {}
+            self.heads_followed += any(it.startswith(refs.OTHER_HEADS) for it in others)
             return found
 
         monkeypatch.setattr(LastNames, "changed", counted)
@@ -195,7 +209,7 @@ def changed_at_random(
     kinds = "bookmarks,tips,tags"
     for step in range(steps):
         if not rand.randrange(12):
-            kinds = rand.choice(["bookmarks,tips,tags", "bookmarks,tags", "tips"])
+            kinds = rand.choice(KINDS)
         if not step % 10:
             changing.break_off(functools.partial(exports.run, kinds))
         if not step % 40:
@@ -204,8 +218,11 @@ def changed_at_random(
         if not rand.randrange(8):
             pulled_from_git(store, rand)
         monkeypatch.setattr(lastnames, "_COPIED_BYTES", rand.choice([0, 1 << 20]))
+        monkeypatch.setattr(otherheads, "_MOST_HEADS", rand.choice([2, 250]))
+        monkeypatch.setattr(otherheads, "_MOST_STEPS", rand.choice([5, 1000]))
         exports.run(kinds, rand.choice([0, 0, 0, 0, rand.randrange(1, 40)]))
     assert exports.followed > steps // 8
+    assert exports.heads_followed
     assert exports.killed
     assert exports.main_lines
     assert changing.abandoned
@@ -216,6 +233,80 @@ def changed_at_random(
     fresh.hg("git::export", option)
     refs = ("--format=%(objectname) %(refname)", "refs/heads", "refs/tags", "refs/hg")
     assert store.git("for-each-ref", *refs) == fresh.git("for-each-ref", *refs)
+
+
+def test_bookmarks_without_refs_are_no_change(
+    store: Exported, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the file of the last export that named them is removed."""
+    monkeypatch.setattr(lastnames, "_COPIED_BYTES", 0)
+    store.hg("bookmark", "a")
+    for kinds in ("bookmarks,tips", "tips", "tips"):
+        store.commit_nothing("more")
+        export.export(store.git_store(git__refs=kinds))
+        kept = [*store.map_dir.glob("*.bookmarks-*")]
+        assert bool(kept) == ("bookmarks" in kinds)
+
+
+def branched(store: Exported, branch: bytes, parent: str, text: bytes = b"") -> str:
+    """Commit nothing on a branch; return the node."""
+    repo = store.open()
+    nodes, extra = [repo[parent.encode()].node(), nullid], {b"branch": branch}
+    text = text or b"%d" % len(repo)
+    with repo.wlock(), repo.lock(), repo.transaction(b"test"):
+        ctx = context.memctx(
+            repo, nodes, text, [], None, user=b"test", date=b"0 0", extra=extra
+        )
+        node: bytes = ctx.commit()
+    return node.hex()
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["HEAD", "a.", "a/", "a.lock", "l" * 251, "b/{node}", "{node}", "\N{SNOWMAN}"],
+)
+def test_heads_of_branches_with_odd_names(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    """Among them names that would be below the ref of another head."""
+    exports = Exports(store, monkeypatch)
+    root = branched(store, b"b", "null")
+    name = form.format(node=root).encode()
+    nodes = ["null", "null", "tip", root]
+    for number in range(6):
+        nodes.append(branched(store, name, nodes[number]))
+        exports.run("tips,heads")
+        branched(store, b"b", nodes[number])
+        exports.run("tips,heads")
+
+
+def test_head_is_named_by_a_branch_that_was_there_before(
+    store: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    exports = Exports(store, monkeypatch)
+    node = branched(store.copied(tmp_path, "elsewhere"), b"b", "null", b"known")
+    for branch in ("b", f"b/{node}"):
+        branched(store, branch.encode(), "null")
+        branched(store, branch.encode(), "null")
+    exports.run("tips,heads")
+    assert branched(store, b"b", "null", b"known") == node
+    branched(store, b"b", "null")
+    exports.run("tips,heads")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [2, 250])
+def test_heads_are_those_of_a_whole_computation(
+    tmp_path: Path, server: HgServer, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    store = Exported.init(tmp_path / "repo", server)
+    store.commit_nothing("first")
+    changing, exports = Repo(store, 6), Exports(store, monkeypatch)
+    monkeypatch.setattr(otherheads, "_MOST_HEADS", most)
+    for _number in range(60):
+        changing.step()
+        exports.run("tips,heads")
+    assert exports.heads_followed > 10
 
 
 @pytest.mark.slow

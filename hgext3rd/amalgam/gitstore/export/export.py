@@ -256,6 +256,8 @@ class ExportRun:
     def _keep_bookmarks(self) -> None:
         """Let the next export see which bookmarks have changed, if it can."""
         store = self._store
+        if b"bookmarks" not in store.config.refs:
+            return
         with contextlib.suppress(OSError, Unusable):
             lastnames.keep_bookmarks(
                 self._repo, store.maps.directory, store.config.dialect, store.placement

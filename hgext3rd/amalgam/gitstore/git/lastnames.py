@@ -29,9 +29,10 @@ from ...docketfile import Field
 from ...files import Unusable
 from ...records import Record
 from .. import checkpoint
-from . import refs as refsmod
+from . import otherheads, refs as refsmod
 from .branchtips import BranchTips
 from .namelines import NameLines, NotInOrderError, changes, names_in
+from .otherheads import HeadRefs, TooFarError
 from .reffiles import PackedStamp
 from .refs import HEADS, MAIN_LINES, TAGS, RefNames
 
@@ -182,7 +183,7 @@ class LastNames(Record):
                 lines = {} if is_same else changes(old, new)
                 search = _Search(self, source, lines, new, packed)
                 return search.changed(repository, tips_before, tips)
-        except (NotInOrderError, FileNotFoundError, Unusable):
+        except (NotInOrderError, TooFarError, FileNotFoundError, Unusable):
             return None
 
 
@@ -242,14 +243,16 @@ class _Search:
             pair = tips_before.get(name), tips_now.get(name)
             if pair[0] != pair[1]:
                 moved[_TIP, name] = pair
-        self._check(
-            moved, repository.loose_refs(), tips_before.keys() | tips_now.keys()
-        )
+        loose = repository.loose_refs()
+        self._check(moved, loose, tips_before.keys() | tips_now.keys())
         refs: dict[bytes, bytes | None] = {}
         for key, (_before, after) in moved.items():
             name = self._odd.get(key, key[1])
             if name and not refsmod.is_too_long(name):
                 refs[HEADS + name] = after
+        if source.shows_heads:
+            there = HeadRefs(self._packed, loose)
+            refs |= source.other_heads(last.seen.len, tips_before, tips_now, there)
         tags_before = dict(last.tags)
         tags = source.tags() if source.has_tags else {}
         if tags != tags_before and last.remote_tags:
@@ -370,6 +373,7 @@ class NamesSource:
         self._kinds = frozenset(kinds)
         self.follows = refsmod.can_follow(self._kinds)
         self.shows_tips = b"tips" in self._kinds
+        self.shows_heads = b"heads" in self._kinds
         self.has_tags = b"tags" in self._kinds and refsmod.has_tags(view)
         settings = repr((sorted(self._kinds), view.filtername, _path(repo)))
         self.settings = hashlib.sha1(settings.encode()).hexdigest()
@@ -390,6 +394,18 @@ class NamesSource:
         """Return all tags that may have a ref, in UTF-8."""
         found = refsmod.global_tags(self._view)
         return {encoding.fromlocal(tag): node for tag, node in found.items()}
+
+    def other_heads(
+        self,
+        start: int,
+        tips_before: Mapping[bytes, bytes],
+        tips: Mapping[bytes, bytes],
+        refs: HeadRefs,
+    ) -> dict[bytes, bytes | None]:
+        """Return the refs of other heads that differ, as ``otherheads.changes``."""
+        return otherheads.changes(
+            self._view, self._selected, start, tips_before, tips, refs
+        )
 
     def tip_branch(self) -> bytes:
         """Return the branch of the last changeset."""
@@ -485,6 +501,8 @@ class NamesSource:
         shown = {encoding.fromlocal(name) for name in names.bookmarks}
         tags = {encoding.fromlocal(tag): node for tag, node in names.tags.items()}
         if len(tags) < len(names.tags) or not there.keys() >= shown:
+            return None
+        if not refsmod.are_escaped(names.others):
             return None
         odd = [
             Odd(kind.encode(), encoding.fromlocal(name), ref)

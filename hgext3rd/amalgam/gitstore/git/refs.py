@@ -116,7 +116,7 @@ class NamedNodes(Record):
             shown = view._bookmarks if bookmarks is None else bookmarks
             marks = {name: node for name, node in shown.items() if is_served(node)}
         others: dict[bytes, bytes] = {}
-        if tips is None or not can_follow(kinds):
+        if tips is None or b"heads" in kinds:
             try:
                 tips, others = _heads(view, kinds)
             except ValueError as exc:  # of the cache of branches, which is believed
@@ -255,8 +255,8 @@ def read_bookmarks(repo: RepoT) -> Mapping[bytes, bytes]:
 
 
 def can_follow(kinds: Iterable[bytes]) -> bool:
-    """Return whether only the tips of branches have names, and no other heads."""
-    return _OF_BRANCHES.intersection(kinds) == {b"tips"}
+    """Return whether new changesets tell how the names of branches change."""
+    return b"tips" in kinds
 
 
 def wanted(
@@ -374,6 +374,15 @@ def are_plain(names: Iterable[bytes]) -> bool:
             return False
         directories = {name.rpartition(b"/")[0] for name in directories}
     return True
+
+
+def are_escaped(names: Iterable[bytes]) -> bool:
+    """Return whether each ref has the name that ``escaped`` gives, and fits."""
+    named = {name: name for name in names}
+    if are_plain(named) and fitting(named) is named:
+        return True
+    shown = _shown(named)
+    return all(shown.get(name) == escaped(name) for name in named)
 
 
 def is_too_long(name: bytes) -> bool:
