@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mercurial import extensions
+import pytest
+from mercurial import error, extensions
 
 from hgext3rd import amalgam
 from hgext3rd.amalgam import commands
@@ -30,3 +31,11 @@ def test_row_is_that_of_the_table() -> None:
     for name, row in table.cmdtable.items():
         assert (*commands.cmdtable[name],) == (*row,)
         assert len(commands.cmdtable[name]) == len(row)
+
+
+@pytest.mark.parametrize("name", [*table.cmdtable])
+def test_wrong_arguments_are_an_error_of_the_user(name: bytes) -> None:
+    """Mercurial says so, and how the command is called."""
+    func = table.cmdtable[name][0]
+    with pytest.raises(error.SignatureError):
+        func()

@@ -116,6 +116,8 @@ def main() -> int:
     report |= {"problems": torture.problems, "seconds": torture.seconds}
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
+    if not torture.counts:
+        torture.problems.append(f"no part has run whose name begins '{options.only}'")
     for problem in torture.problems:
         print(f"\nwrong: {problem}", file=sys.stderr)
     return 1 if torture.problems else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mercurial import registrar
+from mercurial import registrar, util
 from mercurial.cmdutil import formatteropts
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def command(*args: Any, **kwargs: Any) -> Callable[[_Command], _Command]:
             from .. import damage
 
             with damage.blamed():
-                return func(*given, **opts)
+                # Mercurial would not tell missing arguments from an error in ``func``
+                return util.checksignature(func)(*given, **opts)
 
         _register(*args, **kwargs)(answer)
         return func
