@@ -294,6 +294,19 @@ def test_head_is_named_by_a_branch_that_was_there_before(
     exports.run("tips,heads")
 
 
+@pytest.mark.parametrize("node", ["x", "g" * 40, "1" * 40])
+def test_refs_of_somebody_else_tell_nothing(
+    store: Exported, tmp_path: Path, node: str
+) -> None:
+    repo = store.open()
+    selected = selection.select(repo, b"served")
+    loose = {f"refs/hg/heads/default/{node}".encode(): b"1" * 40}
+    with lines_of(tmp_path / "packed-refs", {}) as packed:
+        there = otherheads.HeadRefs(packed, loose)
+        with pytest.raises(otherheads.TooFarError):
+            otherheads.changes(repo, selected, 0, {}, {}, there)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("most", [2, 250])
 def test_heads_are_those_of_a_whole_computation(

@@ -13,7 +13,7 @@ import re
 from binascii import unhexlify
 from typing import TYPE_CHECKING
 
-from mercurial import encoding
+from mercurial import encoding, error
 from mercurial.node import hex as hex_node, nullid
 
 from . import refs as refsmod
@@ -150,10 +150,13 @@ class _Walk:
         refs = self._refs.below(directory, _MOST_HEADS)
         if len(refs) == _MOST_HEADS:
             return 0
-        nodes = [unhexlify(ref[-_DIGITS:]) for ref in refs]
-        if name in self._tips_before:
-            nodes.append(self._tips_before[name])
-        return min([self._start, *map(self._changelog.rev, nodes)])
+        try:
+            nodes = [unhexlify(ref[-_DIGITS:]) for ref in refs]
+            if name in self._tips_before:
+                nodes.append(self._tips_before[name])
+            return min([self._start, *map(self._changelog.rev, nodes)])
+        except (ValueError, error.LookupError):  # somebody else made the refs
+            raise TooFarError from None
 
     def _nearest(self, rev: int, name: bytes, floor: int) -> set[int]:
         """Return the first changesets of a branch on each way down from ``rev``."""
