@@ -34,13 +34,14 @@ pub fn hg_refuses(name: &[u8]) -> bool {
     if memchr::memchr2(b'\n', b'\r', name).is_some() {
         return true;
     }
-    is_short_name(name) || matches!(&*folded(name), b".hg" | b".hg.")
+    let seen = as_on_hfs(name);
+    is_short_name(name) || seen.eq_ignore_ascii_case(b".hg") || seen.eq_ignore_ascii_case(b".hg.")
 }
 
 /// Whether Mercurial refuses a path that begins with this component.
 #[must_use]
 pub fn hg_refuses_in_root(name: &[u8]) -> bool {
-    folded(name).is_empty()
+    as_on_hfs(name).is_empty()
 }
 
 /// Whether paths with this entry of a tree lead elsewhere.
@@ -89,19 +90,18 @@ fn is_dot_git_on_ntfs(name: &[u8]) -> bool {
     rest[..end].iter().all(|byte| matches!(byte, b' ' | b'.'))
 }
 
-/// Name in lower case, without the code points that HFS+ ignores.
-fn folded(name: &[u8]) -> Cow<'_, [u8]> {
-    if !name.iter().any(|byte| byte.is_ascii_uppercase() || matches!(byte, 0xe2 | 0xef)) {
-        return Cow::Borrowed(name);
-    }
-    let mut folded = name.to_ascii_lowercase();
-    // in sequence: removing one may make another
-    for ignored in IGNORED {
-        if memchr::memmem::find(&folded, ignored).is_some() {
-            folded = without(&folded, ignored);
+/// Name without the code points that HFS+ ignores.
+fn as_on_hfs(name: &[u8]) -> Cow<'_, [u8]> {
+    let mut seen = Cow::Borrowed(name);
+    if memchr::memchr2(0xe2, 0xef, name).is_some() {
+        // in sequence: removing one may make another
+        for ignored in IGNORED {
+            if memchr::memmem::find(&seen, ignored).is_some() {
+                seen = Cow::Owned(without(&seen, ignored));
+            }
         }
     }
-    Cow::Owned(folded)
+    seen
 }
 
 fn without(name: &[u8], ignored: &[u8]) -> Vec<u8> {

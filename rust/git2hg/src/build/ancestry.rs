@@ -26,8 +26,11 @@ pub(crate) struct Contested<'a> {
     pub nodes: [Node; 2],
 }
 
-/// For each of `contested`, ascending by path, the nodes that are parents in a merge of both
-/// manifests. Calls `tick` regularly.
+/// Nodes of a path that are parents in a merge: none, one or two.
+pub(crate) type Heads = [Option<Node>; 2];
+
+/// For each of `contested`, ascending by path, its heads in a merge of both manifests. Calls `tick`
+/// regularly.
 ///
 /// # Errors
 ///
@@ -37,7 +40,7 @@ pub(crate) fn heads(
     merged: [Number; 2],
     contested: &[Contested<'_>],
     mut tick: impl FnMut() -> Result<()>,
-) -> Result<Vec<Vec<Node>>> {
+) -> Result<Vec<Heads>> {
     if contested.is_empty() {
         return Ok(Vec::new());
     }
@@ -54,11 +57,11 @@ pub(crate) fn heads(
             find_edges(&divergence, own, known, &mut edges);
             let [one, two] = contested.nodes;
             heads.push(if is_ancestor(&edges, one, two, &mut seen) {
-                vec![two]
+                [Some(two), None]
             } else if is_ancestor(&edges, two, one, &mut seen) {
-                vec![one]
+                [Some(one), None]
             } else {
-                vec![one, two]
+                [Some(one), Some(two)]
             });
         }
         tick()?;

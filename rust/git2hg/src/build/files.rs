@@ -13,6 +13,7 @@ use revlog::Node;
 use revlog::node::parents_prefix;
 use sha1lanes::{Message, best};
 
+use crate::build::ancestry::Heads;
 use crate::build::lineage::Lineage;
 use crate::build::spool::Spool;
 use crate::chain::applied;
@@ -197,13 +198,13 @@ impl FileRevisions {
 
     /// Of two nodes of a path, those that the other does not descend from, as in
     /// [`crate::build::ancestry::heads`]; `None` if only manifests can tell.
-    pub fn heads(&mut self, path: &[u8], nodes: [Node; 2]) -> Option<Vec<Node>> {
+    pub fn heads(&mut self, path: &[u8], nodes: [Node; 2]) -> Option<Heads> {
         let lineage = self.lineage.as_mut()?;
         let path = *self.numbers.get(path)?;
         let [one, two] = nodes.map(|node| self.made.get(&(path, node)).copied());
         let later = usize::from(two? > one?);
         let is_descendant = lineage.descends(path, one.max(two)?, one.min(two)?)?;
-        Some(if is_descendant { vec![nodes[later]] } else { nodes.to_vec() })
+        Some(if is_descendant { [Some(nodes[later]), None] } else { nodes.map(Some) })
     }
 
     /// Number of a new revision: parents have smaller numbers.

@@ -11,7 +11,7 @@ use revlog::Node;
 use revlog::manifest::Flag;
 use revlog::node::node_of;
 
-use crate::build::ancestry::{Contested, heads};
+use crate::build::ancestry::{Contested, Heads, heads};
 use crate::build::files::NewText;
 use crate::build::manifestlines::{DifferingLine, LineEdit};
 use crate::build::manifests::Number;
@@ -87,16 +87,16 @@ impl<W: Write, R: Read> ChangesetBuilder<'_, W, R> {
         self.make(merged, outcomes, tick)
     }
 
-    /// For each of `contested`, the nodes that are parents in a merge.
+    /// The heads of each of `contested`.
     fn heads(
         &mut self,
         merged: [Number; 2],
         contested: &[Contested<'_>],
         tick: impl FnMut() -> Result<()>,
-    ) -> Result<Vec<Vec<Node>>> {
-        let known: Vec<Option<Vec<Node>>> =
+    ) -> Result<Vec<Heads>> {
+        let known: Vec<Option<Heads>> =
             contested.iter().map(|it| self.files.heads(it.path, it.nodes)).collect();
-        let is_open = |known: &Option<Vec<Node>>| known.is_none() || cfg!(debug_assertions);
+        let is_open = |known: &Option<Heads>| known.is_none() || cfg!(debug_assertions);
         let open: Vec<Contested<'_>> = contested
             .iter()
             .zip(&known)
@@ -189,20 +189,20 @@ impl Outcome {
 fn outcome(
     entries: [Option<(Node, Flag)>; 2],
     (new, olds): (Option<FileEntry>, [Option<FileEntry>; 2]),
-    heads: Option<Vec<Node>>,
+    heads: Option<Heads>,
     is_prefetched: bool,
 ) -> Outcome {
     let Some((flag, blob)) = new else { return Outcome::Gone };
     let nodes = entries.map(|entry| entry.map(|(node, _)| node));
-    let heads = heads.unwrap_or_else(|| nodes[0].or(nodes[1]).into_iter().collect());
-    let is_first = nodes[0] == heads.first().copied();
-    match *heads {
-        [node] if olds[usize::from(!is_first)].is_some_and(|(_, old)| old == blob) => {
+    let heads = heads.unwrap_or([nodes[0].or(nodes[1]), None]);
+    let is_first = nodes[0] == heads[0];
+    match heads {
+        [Some(node), None] if olds[usize::from(!is_first)].is_some_and(|(_, old)| old == blob) => {
             Outcome::Kept(node, flag)
         }
         _ => {
-            let parent = |at: usize| heads.get(at).copied().unwrap_or(Node::NULL);
-            Outcome::New { flag, blob, parents: [parent(0), parent(1)], is_prefetched }
+            let parents = heads.map(|head| head.unwrap_or(Node::NULL));
+            Outcome::New { flag, blob, parents, is_prefetched }
         }
     }
 }

@@ -246,7 +246,7 @@ pub(crate) fn compare(
                 old.as_ref().map_or(&[], |tree| &tree.content),
                 new.as_ref().map_or(&[], |tree| &tree.content),
                 |name, old, new| {
-                    let path = join(&pair.path, name);
+                    let mut path = join(&pair.path, name);
                     let directory = |entry: Option<(EntryKind, Oid)>| match entry {
                         Some((EntryKind::Directory, oid)) => Some(oid),
                         _ => None,
@@ -262,6 +262,8 @@ pub(crate) fn compare(
                     }
                     // the same file with a mode of another form is a change for imports only
                     let (old_file, new_file) = (file(old), file(new));
+                    let directories = [directory(old), directory(new)];
+                    let has_directory = directories.iter().any(Option::is_some);
                     if old_file != new_file || trees.is_lenient() && new_file.is_some() {
                         let (old, new) = (old_file, new_file);
                         if new.is_some() && (pair.is_refused || path.len() > LONGEST_PATH) {
@@ -269,10 +271,11 @@ pub(crate) fn compare(
                             return;
                         }
                         bytes += path.len() + PATH_BYTES;
-                        comparison.changes.push(Change { path: path.clone().into(), old, new });
+                        let path =
+                            if has_directory { path.clone() } else { std::mem::take(&mut path) };
+                        comparison.changes.push(Change { path: path.into(), old, new });
                     }
-                    let (old, new) = (directory(old), directory(new));
-                    if old.is_some() || new.is_some() {
+                    if has_directory {
                         if pair.depth == MAX_DEPTH {
                             comparison.is_refused |= !trees.is_lenient();
                             return;
@@ -282,7 +285,7 @@ pub(crate) fn compare(
                         let of_name = TreeReasons::of_name(name, rules);
                         let is_refused = !trees.is_lenient()
                             && (pair.is_refused || of_name.refuse(pair.depth == 0));
-                        let path = Arc::from(&*path);
+                        let (path, [old, new]) = (Arc::from(path), directories);
                         pending.push_back(Pair { comparison, path, depth, is_refused, old, new });
                     }
                 },
@@ -332,7 +335,8 @@ fn walk<'a>(
 
 /// Joins a path and a name.
 pub(crate) fn join(path: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut joined = Vec::with_capacity(path.len() + name.len() + 1);
+    // exactly, as a box needs it
+    let mut joined = Vec::with_capacity(path.len() + usize::from(!path.is_empty()) + name.len());
     if !path.is_empty() {
         joined.extend_from_slice(path);
         joined.push(b'/');
