@@ -178,7 +178,9 @@ impl Run<'_> {
         let start_files =
             changes.starts().next().filter(|_| inherited_file.is_some()).map(files_of);
         let start = start_files.as_ref();
-        let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, &plan, &changes, start)?;
+        let mut tick = || reporter.report(Phase::Commits, 0, revs.len() as u64);
+        let read = (&plan, &changes);
+        let edits = &TreeEdits::of(&mut dialect, self.store, of_manifests, read, start, &mut tick)?;
         let inherited;
         let needs_exact =
             has_extras || request.earlier == EarlierTrees::Exact || self.imported.is_some();
@@ -218,7 +220,8 @@ impl Run<'_> {
                 budget: Budget::new(memory_plan.kept_bytes, request.packs),
             }),
         };
-        let of_run = |file| inherited_files(file, &sources, request.packs, &files, start);
+        let of_run =
+            |file| inherited_files(file, &sources, request.packs, &files, start, &mut tick);
         inherited = inherited_file.map(of_run).transpose()?;
         sources.inherited = inherited.as_ref();
         drop(start_files);

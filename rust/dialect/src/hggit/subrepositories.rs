@@ -43,7 +43,7 @@ pub fn edits(
         };
         edits.insert(MODULES.to_vec(), modules);
         for (path, _) in old.into_iter().filter_map(Submodule::into_link) {
-            if files.content(&path)?.is_none() {
+            if files.mode(&path)?.is_none() {
                 edits.insert(path, None);
             }
         }

@@ -144,23 +144,25 @@ pub(crate) fn inherited_file<D: Dialect>(store: &Store) -> Result<Option<Inherit
 }
 
 /// The commits of a run with another file than their trees. `start` has the files of the first start
-/// manifest, if the run has one.
+/// manifest, if the run has one. Calls `tick` regularly.
 ///
 /// # Errors
 ///
-/// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read.
+/// [`crate::Error::Store`] if a changeset, a manifest or an object cannot be read, and the errors of
+/// `tick`.
 pub(crate) fn inherited_files<'a>(
     file: InheritedFile,
     run: &Sources<'a>,
     packs: &Directory,
     files: &FileTable,
     start: Option<&StoreFiles<'_>>,
+    tick: impl FnMut() -> Result<()>,
 ) -> Result<Inherited<'a>> {
     let failed = |source| parallel::Error { path: packs.path().to_owned(), source };
     let objects = Objects::open(packs, MOST_OBJECT_BYTES).map_err(failed)?;
     let stored = StoredTrees { changelog: run.changelog, objects };
     let search = Search { run, file, files, stored, start };
-    let (files, of_manifests) = search.run()?;
+    let (files, of_manifests) = search.run(tick)?;
     Ok(Inherited { name: file.name, files, of_manifests, stored: search.stored })
 }
 
@@ -175,7 +177,7 @@ struct Search<'r, 'a> {
 type Found = (HashMap<usize, RootFile>, HashMap<usize, Vec<RootFile>>);
 
 impl Search<'_, '_> {
-    fn run(&self) -> Result<Found> {
+    fn run(&self, mut tick: impl FnMut() -> Result<()>) -> Result<Found> {
         let Sources { changelog, revs, trees, .. } = *self.run;
         let of_positions = self.of_positions()?;
         let (mut found, mut of_manifests) = Found::default();
@@ -187,6 +189,7 @@ impl Search<'_, '_> {
             ChangesetTree::Known(_) => self.of_changeset(revs[place]),
         };
         for (place, rev) in revs.iter().enumerate() {
+            tick()?;
             let files = of_place(place)?;
             let (before, state) = match first_parent(changelog, *rev) {
                 None => Default::default(),

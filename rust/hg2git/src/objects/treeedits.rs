@@ -56,37 +56,43 @@ impl TreeEdits {
     pub const NONE: Self = Self(Vec::new());
 
     /// The edits of a run's manifests. `start` has the files of the first start manifest, if any of
-    /// them can be a source of the inherited file.
+    /// them can be a source of the inherited file. Calls `tick` regularly.
     ///
     /// # Errors
     ///
-    /// [`crate::Error::Store`] if a file that the dialect needs cannot be read.
+    /// [`crate::Error::Store`] if a file that the dialect needs cannot be read, and the errors of
+    /// `tick`.
     pub fn of<D: Dialect>(
         dialect: &mut D,
         store: &Store,
         (manifest, directories): (&Revlog, Option<&Directories<'_>>),
-        plan: &ManifestPlan,
-        log: &ChangeLog,
+        (plan, log): (&ManifestPlan, &ChangeLog),
         start: Option<&StoreFiles<'_>>,
+        mut tick: impl FnMut() -> Result<()>,
     ) -> Result<Self> {
         if !D::EDITS_TREES {
             return Ok(Self::NONE);
         }
         let mut edited = EditedPaths::of::<D>(log);
+        // the files of a manifest read lately, so that not all is read again for the next one
+        let mut last: Option<StoreFiles<'_>> = None;
+        let new = |rev| StoreFiles::new(store, manifest, directories, rev);
         for rev in log.starts().take_while(|_| start.is_some()) {
-            let first = start.filter(|start| start.rev == rev).map(StoreFiles::again);
-            let files = first.unwrap_or_else(|| StoreFiles::new(store, manifest, directories, rev));
+            let near = start.filter(|start| start.rev == rev).or(last.as_ref());
+            let files = near.map_or_else(|| new(rev), |near| near.beside(rev));
             for path in D::INHERITED.iter().flat_map(|inherited| inherited.sources) {
                 if files.find(path)?.is_some() {
                     let change = FileChange { path, is_there: true };
-                    edited.add(log, edits_of(dialect, &[change], None, files.again())?.1);
+                    edited.add(log, edits_of(dialect, &[change], None, &files)?.1);
                 }
             }
+            last = Some(files);
         }
         if !edited.are.contains(&true) {
             return Ok(Self::NONE);
         }
         let edits = plan.revs.iter().enumerate().map(|(position, rev)| {
+            tick()?;
             let changes = log.of(position).filter(|(path, _)| edited.are[path.0 as usize]);
             let changes: Vec<_> = changes
                 .map(|(path, file)| FileChange { path: log.path(path), is_there: file.is_some() })
@@ -94,14 +100,19 @@ impl TreeEdits {
             if changes.is_empty() {
                 return Ok(Vec::new());
             }
-            let files = |rev| StoreFiles::new(store, manifest, directories, rev);
             let before = match log.base(position) {
                 Base::Empty => None,
                 Base::Known(rev) => Some(rev),
                 Base::Position(base) => Some(plan.revs[base]),
             };
-            let (edits, watched) = edits_of(dialect, &changes, before.map(files), files(*rev))?;
+            let near = last.as_ref();
+            let before = before.map(|rev| near.map_or_else(|| new(rev), |near| near.beside(rev)));
+            before.as_ref().map(StoreFiles::text).transpose()?;
+            let near = before.as_ref().or(near);
+            let files = near.map_or_else(|| new(*rev), |near| near.beside(*rev));
+            let (edits, watched) = edits_of(dialect, &changes, before.as_ref(), &files)?;
             edited.add(log, watched);
+            last = Some(files);
             Ok(edits)
         });
         Ok(Self(edits.collect::<Result<_>>()?))
@@ -194,13 +205,13 @@ impl EditedPaths {
 pub(crate) fn edits_of<D: Dialect>(
     dialect: &mut D,
     changes: &[FileChange<'_>],
-    before: Option<StoreFiles<'_>>,
-    files: StoreFiles<'_>,
+    before: Option<&StoreFiles<'_>>,
+    files: &StoreFiles<'_>,
 ) -> Result<(Vec<PathEdit>, Vec<Vec<u8>>)> {
-    let files_before = before.as_ref().map(|before| before as &dyn Files);
-    let Ok(edits) = dialect.edit_tree(changes, files_before, &files) else {
+    let files_before = before.map(|before| before as &dyn Files);
+    let Ok(edits) = dialect.edit_tree(changes, files_before, files) else {
         let mut errors = [before, Some(files)].into_iter().flatten();
-        return Err(errors.find_map(StoreFiles::into_error).expect("one is unreadable"));
+        return Err(errors.find_map(StoreFiles::take_error).expect("one is unreadable"));
     };
     let dialect::ManifestEdits { edits, watched } = edits;
     let mut edits: Vec<_> = edits.into_iter().map(PathEdit::new).collect();

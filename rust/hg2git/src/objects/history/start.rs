@@ -308,7 +308,7 @@ fn edits<D: Dialect>(
     }
     let Sources { store, manifest, directories, .. } = *sources;
     let files_of_rev = StoreFiles::new(store, manifest, directories, rev);
-    Ok(edits_of(dialect, &files, None, files_of_rev)?.0)
+    Ok(edits_of(dialect, &files, None, &files_of_rev)?.0)
 }
 
 #[cfg(test)]
