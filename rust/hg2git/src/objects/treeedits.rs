@@ -2,10 +2,11 @@
 //!
 //! All edits are made before the history is replayed, since names are numbered then.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::{Dialect, EditedEntry, FileChange, Files, TreeEdit};
+use gitpack::tree::Mode;
 use gitpack::{ObjectKind, Oid, object_header};
 use revlog::{Revlog, Store};
 use sha1lanes::{Message, digest_one};
@@ -22,13 +23,14 @@ use crate::read::treemanifests::Directories;
 
 /// Edits of the trees of manifests, by position, each ascending by path.
 #[derive(Debug)]
-pub(crate) struct TreeEdits(Vec<Vec<PathEdit>>);
+pub(crate) struct TreeEdits(Vec<Vec<Arc<PathEdit>>>);
 
 /// Edit of one path.
-#[derive(Clone, Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PathEdit {
     pub path: Vec<u8>,
-    target: Option<EntryTarget>,
+    /// `None` if the path has no entry.
+    object: Option<Arc<(Oid, Mode)>>,
     /// Content of a new blob.
     blob: Option<Vec<u8>>,
 }
@@ -41,13 +43,12 @@ impl PathEdit {
             Some(EditedEntry::Gitlink(oid)) => (Some(oid), None),
             Some(EditedEntry::Blob(_, content)) => (Some(oid_of_blob(&content)), Some(content)),
         };
-        let target = oid.zip(mode).map(|id| EntryTarget::Object(Arc::new(id)));
-        Self { path, target, blob }
+        Self { path, object: oid.zip(mode).map(Arc::new), blob }
     }
 
     /// The edit as a change of a tree.
     pub fn change(&self) -> TreeChange<'_> {
-        TreeChange { path: &self.path, target: self.target.clone() }
+        TreeChange { path: &self.path, target: self.object.clone().map(EntryTarget::Object) }
     }
 }
 
@@ -74,6 +75,7 @@ impl TreeEdits {
             return Ok(Self::NONE);
         }
         let mut edited = EditedPaths::of::<D>(log);
+        let mut shared = SharedEdits::default();
         // the files of a manifest read lately, so that not all is read again for the next one
         let mut last: Option<StoreFiles<'_>> = None;
         let new = |rev| StoreFiles::new(store, manifest, directories, rev);
@@ -113,7 +115,7 @@ impl TreeEdits {
             let (edits, watched) = edits_of(dialect, &changes, before.as_ref(), &files)?;
             edited.add(log, watched);
             last = Some(files);
-            Ok(edits)
+            Ok(edits.into_iter().map(|edit| shared.share(edit)).collect())
         });
         Ok(Self(edits.collect::<Result<_>>()?))
     }
@@ -127,20 +129,16 @@ impl TreeEdits {
     pub fn entry(&self, position: usize, path: &[u8], before: RootFile) -> RootFile {
         match self.at(position).iter().find(|edit| edit.path == path) {
             None => before,
-            Some(PathEdit { target: Some(EntryTarget::Object(id)), .. }) => Some(**id),
-            Some(_) => None,
+            Some(edit) => edit.object.as_deref().copied(),
         }
     }
 
     /// New blobs of the manifest at `position`.
     pub fn blobs(&self, position: usize) -> impl Iterator<Item = Object> {
         self.at(position).iter().filter_map(|edit| {
-            let (EntryTarget::Object(id), Some(content)) = (edit.target.as_ref()?, &edit.blob)
-            else {
-                return None;
-            };
-            let (kind, payload) = (ObjectKind::Blob, content.clone());
-            Some(Object { kind, oid: id.0, base: None, payload, purpose: Purpose::Git })
+            let (oid, _) = **edit.object.as_ref()?;
+            let (kind, payload) = (ObjectKind::Blob, edit.blob.clone()?);
+            Some(Object { kind, oid, base: None, payload, purpose: Purpose::Git })
         })
     }
 
@@ -164,8 +162,24 @@ impl TreeEdits {
         })
     }
 
-    fn at(&self, position: usize) -> &[PathEdit] {
+    fn at(&self, position: usize) -> &[Arc<PathEdit>] {
         self.0.get(position).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The last edit of each path. Manifests have the same submodules for long.
+#[derive(Default)]
+struct SharedEdits(HashMap<Vec<u8>, Arc<PathEdit>>);
+
+impl SharedEdits {
+    /// The last edit of the path, if `edit` is the same.
+    fn share(&mut self, edit: PathEdit) -> Arc<PathEdit> {
+        if let Some(last) = self.0.get(&edit.path).filter(|last| ***last == edit) {
+            return Arc::clone(last);
+        }
+        let (path, edit) = (edit.path.clone(), Arc::new(edit));
+        self.0.insert(path, Arc::clone(&edit));
+        edit
     }
 }
 
