@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use dialect::exact::tree::{TreeEntries, file_of};
+use dialect::exact::tree::{TreeEntryKind, first_entry, kind_of};
 use dialect::{Dialect, InheritedFile};
 use gitpack::pack::Objects;
 use gitpack::tree::{Mode, push_entry};
@@ -323,10 +323,14 @@ fn inherited(before: RootFiles, state: RootFile, files: RootFiles) -> RootFile {
     if before.sources == files.sources { state } else { files.own.or(state) }
 }
 
-/// The file in a tree, which may have modes that manifests do not have.
-fn file_in(tree: &[u8], name: &[u8]) -> RootFile {
-    let (flag, oid) = file_of(TreeEntries::parse(tree)?.get(name)?)?;
-    Some((oid, mode_of(flag)))
+/// The file in a tree, which may have modes that manifests do not have, and a name twice.
+pub(super) fn file_in(tree: &[u8], name: &[u8]) -> RootFile {
+    let mut entries = std::iter::successors(first_entry(tree), |(.., rest)| first_entry(rest));
+    let (mode, _, oid, _) = entries.find(|(_, entry, ..)| *entry == name)?;
+    match kind_of(mode, &oid)? {
+        TreeEntryKind::File(flag) => Some((oid, mode_of(flag))),
+        TreeEntryKind::Directory | TreeEntryKind::Other => None,
+    }
 }
 
 /// The tree that a commit names.
@@ -339,4 +343,28 @@ pub(super) fn tree_of(commit: &[u8]) -> Option<Oid> {
 fn first_parent(changelog: &Revlog, rev: Rev) -> Option<Rev> {
     let Parents(p1, p2) = changelog.index().parents(rev);
     p1.or(p2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_beside_a_name_that_is_there_twice() {
+        let oid = Oid::from_bytes([7; 20]);
+        let mut tree = Vec::new();
+        let entries = [
+            (Mode::FILE, ".gitmodules"),
+            (Mode::GITLINK, "lib"),
+            (Mode::EXECUTABLE, "lib"),
+            (Mode::DIRECTORY, "lib"),
+        ];
+        for (mode, name) in entries {
+            push_entry(&mut tree, mode, name.as_bytes(), &oid);
+        }
+        assert_eq!(file_in(&tree, b".gitmodules"), Some((oid, Mode::FILE)));
+        assert_eq!(file_in(&tree, b"lib"), None);
+        assert_eq!(file_in(&tree, b"li"), None);
+        assert_eq!(file_in(&tree[..20], b".gitmodules"), None);
+    }
 }

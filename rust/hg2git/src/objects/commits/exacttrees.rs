@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use dialect::exact::tree::{
     DirectoryEdits, HiddenFile, Hides, TrackedFile, TreeEntries, TreeEntryKind, TreeProblem,
-    TreeStore, TreeValue, edited, file_of, first_entry, is_directory, kind_of,
+    TreeStore, TreeValue, edited, first_entry, is_directory, kind_of,
 };
 use gitpack::pack::Objects;
 use gitpack::tree::Mode;
@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::map::segment::Table;
 use crate::objects::history::{Batch, Sources};
 use crate::objects::imported::ImportedCommits;
-use crate::objects::inherited::tree_of;
+use crate::objects::inherited::{file_in, tree_of};
 use crate::objects::object::Object;
 use crate::objects::trees::Depths;
 use crate::read::changelog::parse;
@@ -349,13 +349,11 @@ impl<'a> ExactTrees<'a> {
             edits_of_links = Some(DirectoryEdits::of_links(links));
             let place = self.sources.revs.binary_search(&rev).ok();
             let file = match place.and_then(|place| inherited.file(place)) {
-                Some(file) => file.map(|(oid, mode)| (flag_of(mode), oid)),
-                None => {
-                    let content = self.content(rev, after)?;
-                    TreeEntries::parse(&content).and_then(|all| file_of(all.get(inherited.name)?))
-                }
+                Some(file) => file,
+                None => file_in(&self.content(rev, after)?, inherited.name),
             };
             if followed.iter().all(|(path, _)| **path != *inherited.name) {
+                let file = file.map(|(oid, mode)| (flag_of(mode), oid));
                 changes.push((inherited.name.to_vec(), file));
             }
         }
