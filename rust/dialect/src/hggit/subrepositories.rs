@@ -4,7 +4,8 @@
 //! `ID PATH` (`mercurial/subrepoutil.py`). The section `[subpaths]` is not applied: the rest of it
 //! is configuration of a machine. Lines at which Mercurial stops are ignored.
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gitpack::Oid;
 use revlog::Node;
@@ -47,16 +48,43 @@ pub fn edits(
                 edits.insert(path, None);
             }
         }
-        for (path, oid) in new.into_iter().filter_map(Submodule::into_link) {
-            watched.push(path.clone());
-            // git has one entry of a name
-            if !files.has(&path)? {
-                edits.insert(path, Some(EditedEntry::Gitlink(oid)));
-            }
-        }
+        let links: BTreeMap<_, _> = new.into_iter().filter_map(Submodule::into_link).collect();
+        watched.extend(links.keys().cloned());
+        let taken = taken(&links, files)?;
+        let possible = links.iter().filter(|(path, _)| !taken.contains(&***path));
+        edits.extend(possible.map(|(path, oid)| (path.clone(), Some(EditedEntry::Gitlink(*oid)))));
     }
     let edits = edits.into_iter().map(|(path, entry)| TreeEdit { path, entry });
     Ok(ManifestEdits { edits: edits.collect(), watched })
+}
+
+/// The links that a tree cannot have, since git has one entry of a name: the manifest has a file or
+/// a directory there, a file above it, or another link is below.
+///
+/// # Errors
+///
+/// The errors of `files`.
+fn taken<'l>(
+    links: &'l BTreeMap<Vec<u8>, Oid>,
+    files: &dyn Files,
+) -> Result<BTreeSet<&'l [u8]>, Unreadable> {
+    let mut taken = BTreeSet::new();
+    let mut parents = BTreeMap::new();
+    for path in links.keys() {
+        let mut is_taken = files.has(path)?;
+        for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+            let parent = &path[..at];
+            is_taken |= match parents.entry(parent) {
+                Entry::Occupied(is_file) => *is_file.get(),
+                Entry::Vacant(place) => *place.insert(files.mode(parent)?.is_some()),
+            };
+        }
+        if is_taken {
+            taken.insert(&**path);
+        }
+    }
+    taken.extend(parents.into_keys());
+    Ok(taken)
 }
 
 /// A subrepository of kind `git`.
@@ -286,6 +314,23 @@ mod tests {
             ("old", false),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_name_has_one_entry() {
+        let paths = ["taken", "a", "a/b/c", "a-b", "main.c/lib", "d/taken", "d/lib"];
+        let sub = paths.map(|path| format!("{path} = [git]u\n")).concat();
+        let state = paths.map(|path| format!("{} {path}\n", "12".repeat(20))).concat();
+        let Contents(mut files) = of(&sub, &state);
+        files.push(("main.c", "1\n".to_owned()));
+        let change = FileChange { path: b".hgsub", is_there: true };
+        let made = edits(&[change], None, &Contents(files)).expect("can be read");
+        let links = made.edits.iter().filter_map(|edit| match edit.entry {
+            Some(EditedEntry::Gitlink(_)) => std::str::from_utf8(&edit.path).ok(),
+            _ => None,
+        });
+        assert!(links.eq(["a-b", "a/b/c", "d/lib", "d/taken"]));
+        assert_eq!(made.watched.len(), paths.len());
     }
 
     #[test]

@@ -196,19 +196,23 @@ impl EditedPaths {
         Self { are: log.paths().map(D::is_edited).collect(), watched: HashSet::new() }
     }
 
-    /// Adds watched paths, and those below.
+    /// Adds watched paths, and those above and below.
     fn add(&mut self, log: &ChangeLog, watched: Vec<Vec<u8>>) {
         for path in watched {
             if self.watched.contains(&path) {
                 continue;
             }
             for (is_edited, other) in self.are.iter_mut().zip(log.paths()) {
-                let rest = other.strip_prefix(path.as_slice());
-                *is_edited |= rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
+                *is_edited |= is_at_or_below(&path, other) || is_at_or_below(other, &path);
             }
             self.watched.insert(path);
         }
     }
+}
+
+fn is_at_or_below(path: &[u8], other: &[u8]) -> bool {
+    let rest = other.strip_prefix(path);
+    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
 /// The dialect's edits of the tree of a manifest, ascending by path, and the watched paths.
