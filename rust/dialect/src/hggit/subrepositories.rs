@@ -8,7 +8,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gitpack::Oid;
+use hashbrown::HashMap;
 use revlog::Node;
+use revlog::manifest::check_depth;
 
 use super::gitconfig::Sections;
 use super::paths::{self, MODULES, STATE, SUB};
@@ -72,8 +74,7 @@ fn taken<'l>(
     let mut parents = BTreeMap::new();
     for path in links.keys() {
         let mut is_taken = files.has(path)?;
-        for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
-            let parent = &path[..at];
+        for parent in memchr::memchr_iter(b'/', path).map(|at| &path[..at]) {
             is_taken |= match parents.entry(parent) {
                 Entry::Occupied(is_file) => *is_file.get(),
                 Entry::Vacant(place) => *place.insert(files.mode(parent)?.is_some()),
@@ -102,6 +103,7 @@ impl Submodule {
         let mut names = self.path.split(|byte| *byte == b'/');
         let is_possible = names.all(|name| !matches!(name, b"" | b"." | b".."))
             && !self.path.contains(&0)
+            && check_depth(&self.path).is_ok()
             && !paths::is_edited(&self.path);
         let commit = self.commit.filter(|_| is_possible)?;
         Some((self.path, commit))
@@ -127,13 +129,16 @@ fn submodules(files: &dyn Files) -> Result<Vec<Submodule>, Unreadable> {
         let commit = id.map(|id| Oid::from_bytes(*id.as_bytes()));
         Some(Submodule { path, url, commit })
     };
-    Ok(sources.items.into_iter().filter_map(submodule).collect())
+    Ok(sources.into_items().filter_map(submodule).collect())
 }
 
-/// Items of the unnamed section, in the order in which they were set last.
+/// Items of the unnamed section.
 #[derive(Default)]
 struct Sources {
-    items: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Values by name, with the number of the setting.
+    items: HashMap<Vec<u8>, (usize, Vec<u8>)>,
+    /// Number of settings.
+    count: usize,
     included: usize,
 }
 
@@ -152,8 +157,9 @@ impl Sources {
                 && !text.is_empty()
             {
                 if is_unnamed {
-                    let value = [self.get(&name), b"\n", text].concat();
-                    self.set(&name, value);
+                    let value = self.value(&name);
+                    value.push(b'\n');
+                    value.extend_from_slice(text);
                 }
                 item = Some(name);
             } else if let Some(path) = directive(line, b"%include") {
@@ -163,11 +169,11 @@ impl Sources {
                 is_unnamed = false;
             } else if let Some((name, value)) = setting(line) {
                 if is_unnamed {
-                    self.set(name, value.to_vec());
+                    *self.value(name) = value.to_vec();
                 }
                 item = Some(name.to_vec());
             } else if let Some(name) = directive(line, b"%unset").filter(|_| is_unnamed) {
-                self.items.retain(|(known, _)| known != name);
+                self.items.remove(name);
             }
         }
         Ok(())
@@ -183,13 +189,19 @@ impl Sources {
         Ok(())
     }
 
-    fn get(&self, name: &[u8]) -> &[u8] {
-        self.items.iter().find(|(known, _)| known == name).map_or(b"", |(_, value)| value)
+    /// The value of an item, which is set.
+    fn value(&mut self, name: &[u8]) -> &mut Vec<u8> {
+        self.count += 1;
+        let (number, value) = self.items.entry_ref(name).or_default();
+        *number = self.count;
+        value
     }
 
-    fn set(&mut self, name: &[u8], value: Vec<u8>) {
-        self.items.retain(|(known, _)| known != name);
-        self.items.push((name.to_vec(), value));
+    /// The items, in the order in which they were set last.
+    fn into_items(self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+        let mut items: Vec<_> = self.items.into_iter().collect();
+        items.sort_unstable_by_key(|(_, (number, _))| *number);
+        items.into_iter().map(|(name, (_, value))| (name, value))
     }
 }
 
@@ -246,6 +258,7 @@ fn gitmodules(own: Option<&[u8]>, submodules: &[Submodule]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use gitpack::tree::Mode;
+    use revlog::manifest::MAX_DEPTH;
 
     use super::*;
 
@@ -331,6 +344,18 @@ mod tests {
         });
         assert!(links.eq(["a-b", "a/b/c", "d/lib", "d/taken"]));
         assert_eq!(made.watched.len(), paths.len());
+    }
+
+    #[test]
+    fn gitlinks_are_no_deeper_than_files() {
+        for (directories, count) in [(MAX_DEPTH, 1), (MAX_DEPTH + 1, 0), (1 << 20, 0)] {
+            let path = "a/".repeat(directories) + "s";
+            let state = format!("{} {path}\n", "12".repeat(20));
+            let now = of(&format!("{path} = [git]u\n"), &state);
+            let change = FileChange { path: b".hgsub", is_there: true };
+            let made = edits(&[change], None, &now).expect("can be read");
+            assert_eq!(made.watched.len(), count, "{directories}");
+        }
     }
 
     #[test]

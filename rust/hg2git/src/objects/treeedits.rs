@@ -2,7 +2,7 @@
 //!
 //! All edits are made before the history is replayed, since names are numbered then.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use dialect::{Dialect, EditedEntry, FileChange, Files, TreeEdit};
@@ -197,22 +197,25 @@ impl EditedPaths {
     }
 
     /// Adds watched paths, and those above and below.
-    fn add(&mut self, log: &ChangeLog, watched: Vec<Vec<u8>>) {
-        for path in watched {
-            if self.watched.contains(&path) {
-                continue;
-            }
-            for (is_edited, other) in self.are.iter_mut().zip(log.paths()) {
-                *is_edited |= is_at_or_below(&path, other) || is_at_or_below(other, &path);
-            }
-            self.watched.insert(path);
+    fn add(&mut self, log: &ChangeLog, mut watched: Vec<Vec<u8>>) {
+        watched.retain(|path| !self.watched.contains(path));
+        if watched.is_empty() {
+            return;
         }
+        let paths: BTreeSet<&[u8]> = watched.iter().map(Vec::as_slice).collect();
+        let above: BTreeSet<&[u8]> = paths.iter().flat_map(|path| directories_of(path)).collect();
+        for (is_edited, path) in self.are.iter_mut().zip(log.paths()) {
+            *is_edited |= paths.contains(path)
+                || above.contains(path)
+                || directories_of(path).any(|directory| paths.contains(directory));
+        }
+        self.watched.extend(watched);
     }
 }
 
-fn is_at_or_below(path: &[u8], other: &[u8]) -> bool {
-    let rest = other.strip_prefix(path);
-    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+/// The directories above a path, except the root.
+fn directories_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    memchr::memchr_iter(b'/', path).map(|at| &path[..at])
 }
 
 /// The dialect's edits of the tree of a manifest, ascending by path, and the watched paths.
