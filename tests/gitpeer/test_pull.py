@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
+import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,15 @@ from testlib.gitclone import Clone, cloned
 from testlib.githost import Behaviour, GitHost, HostedRepository
 from testlib.hggitcommits import Commits
 from testlib.users import in_namespace
+
+from hgext3rd.amalgam.files import Directory
+from hgext3rd.amalgam.gitpeer import fetched
+from hgext3rd.amalgam.gitstore.git.process import FetchLimits, Git
+from hgext3rd.amalgam.remote.transport import (
+    FailureKind,
+    RemoteFailureError,
+    Transport,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -449,6 +460,64 @@ def test_odd_refs_do_nothing(tmp_path: Path, project: HostedRepository) -> None:
     names = clone.hg("bookmarks", "-T", "{bookmark} ", "--encoding", "utf-8").split()
     assert names == ["a/-b", "default", "feature", "merged", "é"]
     assert "no changes found" in clone.hg("pull")
+
+
+def put_deep_branch(project: HostedRepository) -> str:
+    """Make a branch whose name has more slashes than Python removes directories."""
+    name = "d/" * 1100 + "deep"
+    line = f"{project.git('rev-parse', 'feature')} refs/heads/{name}\n"
+    (project.path / "packed-refs").write_text(line)
+    return name
+
+
+def test_names_are_as_deep_as_git_has_them(
+    tmp_path: Path, project: HostedRepository
+) -> None:
+    name = put_deep_branch(project)
+    clone = cloned(tmp_path, project)
+    names = clone.hg("bookmarks", "-T", "{bookmark} ").split()
+    assert names == [name, "default", "feature", "merged"]
+    assert not [*(clone.root / ".hg/amalgam").glob("*scratch*")]
+
+
+class _OldServer(Transport):
+    """A repository that gives objects by the names of refs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fetch(
+        self,
+        into: Git,
+        specs: Sequence[bytes],
+        config: dict[str, str],
+        limits: FetchLimits,
+    ) -> list[bytes]:
+        if not all(it.startswith(b"+") for it in specs):
+            raise RemoteFailureError(FailureKind.RULE, b"not our ref")
+        assert into.directory is not None
+        repository = Path(os.fsdecode(into.directory.path))
+        git(repository, "fetch", "-q", str(self.path), *map(os.fsdecode, specs))
+        return []
+
+
+def test_names_of_an_old_server_are_as_deep(
+    tmp_path: Path, project: HostedRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetched, "_FEW", 3)
+    name = f"refs/heads/{put_deep_branch(project)}".encode()
+    lines = git(project.path, "ls-remote", "--refs", ".").splitlines()
+    wanted = {ref: oid for oid, ref in map(bytes.split, lines)}
+    into = tmp_path / "into"
+    git(tmp_path, "init", "-q", "--bare", str(into))
+    here = Git(b"git", Directory(os.fsencode(into)))
+    transport = _OldServer(project.path)
+    limits = FetchLimits(1 << 20, 1 << 20)
+    found = fetched._fetched(transport, here, wanted, limits)
+    assert {it: oid for it, (oid, _behind) in found.items()} == wanted
+    assert found[b"refs/tags/heavy"][1] == wanted[b"refs/heads/default"]
+    assert name in found
+    shutil.rmtree(into)
 
 
 def test_bookmarks_follow_branches_that_go_back(

@@ -495,15 +495,20 @@ def _fetched(
                 for name, oid in wanted.items()
                 if oid in behind
             }
-    # an old server gives refs only; or one has just lost a ref
-    sources = {*wanted}
-    if len(wanted) > _FEW:
+        # an old server gives refs only; or one has just lost a ref
         spaces = {b"/".join((*name.split(b"/")[:2], b"*")) for name in wanted}
         plain = {name for name in wanted if b"/" not in name}
         sources = {it for it in spaces if it.startswith(b"refs/")} | plain
-    specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
+        specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
+        _fetch(transport, into, specs, limits)
+        # a name has more slashes than directories can be removed one in another
+        into.run("pack-refs", "--all")
+        found = _found(into)
+        return {it if it in plain else b"refs/" + it: found[it] for it in found}
+    names = sorted(wanted)
+    specs = [b"+%s:%s%d" % (it, _NEW, number) for number, it in enumerate(names)]
     _fetch(transport, into, specs, limits)
-    return _found(into)
+    return {names[int(it)]: targets for it, targets in _found(into).items()}
 
 
 def _fetch(
@@ -519,16 +524,11 @@ def _fetch(
 
 
 def _found(git: Git) -> dict[bytes, tuple[bytes, bytes]]:
-    """Return the targets of all refs that were fetched by name."""
+    """Return the targets of all fetched refs, by their names after ``_NEW``."""
     listing = ("for-each-ref", "--format=%(objectname) %(refname)", _NEW.decode())
     lines = [line.split(b" ", 1) for line in git.run(*listing).stdout.splitlines()]
     behind = _behind(git, [oid for oid, _name in lines])
-    found = {}
-    for oid, name in lines:
-        name = name.removeprefix(_NEW)
-        is_plain = b"/" not in name  # HEAD, or an oid
-        found[name if is_plain else b"refs/" + name] = oid, behind[oid]
-    return found
+    return {name.removeprefix(_NEW): (oid, behind[oid]) for oid, name in lines}
 
 
 def _behind(git: Git, oids: Sequence[bytes]) -> dict[bytes, bytes]:
