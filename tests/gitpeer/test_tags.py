@@ -111,6 +111,18 @@ def test_git_users_get_the_tags_of_the_remote(
     assert before == {path: path.stat() for path in clone.store.rglob("*")}
 
 
+def test_a_chain_of_tags_has_an_end(tmp_path: Path, leader: HostedRepository) -> None:
+    leader.git("tag", "-a", "-m", "of a commit", "t1", "main")
+    for depth in range(1, 101):
+        leader.git("tag", "-a", "-m", "of a tag", f"t{depth + 1}", f"t{depth}")
+    clone = Follower(tmp_path, leader)
+    clone.hg("git::follow", "-q")
+    assert {"t100", "t101"} & clone.tags().keys() == {"t100"}
+    assert "refs/tags/t101: it leads to its commit by way of over 100 tags" in (
+        clone.verify("--full")
+    )
+
+
 def test_names_need_not_be_utf_8(tmp_path: Path, leader: HostedRepository) -> None:
     leader.git("update-ref", "refs/tags/caf\udce9", "main")
     clone = Follower(tmp_path, leader)

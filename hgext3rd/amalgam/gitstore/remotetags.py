@@ -43,6 +43,8 @@ _MOST_OF_NOTES = 10_000
 _NOTED = re.compile(rb"[0-9a-f]{40}")
 # tags of files and trees: each is looked for in all packs
 _MOST_OF_OBJECTS = 1000
+# tag objects of a tag, each the target of the one before: git is asked for each of them
+_MOST_OF_CHAIN = 100
 
 
 class RemoteTags:
@@ -139,8 +141,10 @@ class ShownTags(Record):
                 left_out[ref] = text if it.node else _(b"its object is not exported")
                 is_final &= bool(it.node)
             elif it.oid != it.commit and it.commit not in chains[it.oid]:
-                left_out[ref] = _(b"its tag object is lost")
-                is_final = False
+                is_long = len(chains[it.oid]) == _MOST_OF_CHAIN
+                text = _(b"it leads to its commit by way of over 100 tags")
+                left_out[ref] = text if is_long else _(b"its tag object is lost")
+                is_final &= is_long
             if ref in left_out:
                 del wanted[ref]
         annotated = [it for it in wanted.values() if it.oid != it.commit]
@@ -325,10 +329,12 @@ def _layers(
 
 
 def _chains(git: Git, oids: AbstractSet[bytes]) -> dict[bytes, set[bytes]]:
-    """Return the objects that tag objects lead to, one by way of the other."""
+    """Return the first objects that tag objects lead to, one by way of the other."""
     targets: dict[bytes, bytes] = {}
     todo = {*oids}
-    while todo and git.directory and git.directory.exists(PACKS):
+    for _link in range(_MOST_OF_CHAIN):
+        if not (todo and git.directory and git.directory.exists(PACKS)):
+            break
         inner = set()
         for oid, kind, content in git.objects(sorted(todo)):
             match = _TARGET.match(content)
@@ -339,7 +345,8 @@ def _chains(git: Git, oids: AbstractSet[bytes]) -> dict[bytes, set[bytes]]:
         todo = inner - targets.keys()
     chains: dict[bytes, set[bytes]] = {}
     for oid in oids:
-        chain, at = chains.setdefault(oid, set()), oid
-        while (at := targets.get(at, b"")) not in (b"", *chain):
+        chain, at = chains.setdefault(oid, set()), targets.get(oid)
+        while at and at not in chain and len(chain) < _MOST_OF_CHAIN:
             chain.add(at)
+            at = targets.get(at)
     return chains
