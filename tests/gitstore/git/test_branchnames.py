@@ -139,3 +139,19 @@ def test_usual_names_are_found_without_all_others(
     assert branchnames.changes(before, after, keys).keys() == {
         *(b"head/3", b"head/4", b"head/new", b"x", b"release%202"),
     }
+
+
+def test_a_deep_name_costs_its_directories(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up = []
+    stored_as = BranchNames._stored_as
+
+    def counted(names: BranchNames, stored: bytes) -> list[branchnames.Key]:
+        looked_up.append(stored)
+        return stored_as(names, stored)
+
+    monkeypatch.setattr(BranchNames, "_stored_as", counted)
+    names = BranchNames({b"d/" * 500 + b"x": b"o" * 20}, {}, lambda _node: True)
+    deep = b"d/" * 900 + b"y"
+    assert names.clash(deep) == b""
+    assert names.clash(b"d/" * 500 + b"x/y") == b"d/" * 500 + b"x"
+    assert len(looked_up) < 2000

@@ -87,9 +87,14 @@ class BranchNames:
         if is_near or not _is_clear(shown):
             names = RefNames(it for it in self._all if it not in without)
             return names.clash(shown)
-        for name in _with_directories(shown):
-            if self.key(name):
-                return name
+        try:
+            above, keys = self._first(shown)
+        except _UnclearError:
+            branches = (it for it in _with_directories(shown) if it in self._all)
+            above = next(branches, b"")
+            keys = [self._all[above]] if above else []
+        if keys and not is_too_long(above):
+            return above
         found = map(escaped, self._below(shown))
         below = (it for it in found if it.startswith(shown + b"/"))
         return min((it for it in below if not is_too_long(it)), default=b"")
@@ -106,10 +111,15 @@ class BranchNames:
         """Return the bookmark or tip with the branch ``name``, of any length."""
         if not _is_clear(name):
             raise _UnclearError
+        above, keys = self._first(name)
+        return keys[0] if keys and above == name else None
+
+    def _first(self, name: bytes) -> tuple[bytes, list[Key]]:
+        """Return the first directory of a name, or the name, that has candidates."""
         for above in _with_directories(name):
             if keys := self._candidates(above):
-                return keys[0] if above == name else None
-        return None
+                return above, keys
+        return b"", []
 
     def _candidates(self, name: bytes) -> list[Key]:
         """Return the bookmarks and tips for which ``escaped`` returns ``name``.
@@ -119,8 +129,8 @@ class BranchNames:
         found: list[Key] = []
         # as in ``distinct``, an unchanged name comes before others
         for stored in sorted(_spellings(name), key=lambda it: (it != name, it)):
-            if escaped(stored) == name:
-                keys = self._stored_as(stored)
+            keys = self._stored_as(stored)
+            if keys and escaped(stored) == name:
                 if len(keys) > 1 and not found and keys[0][0] == "tip":
                     raise _UnclearError
                 found += keys
