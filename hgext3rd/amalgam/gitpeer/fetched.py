@@ -501,7 +501,7 @@ def _fetched(
         sources = {it for it in spaces if it.startswith(b"refs/")} | plain
         specs = [b"+%s:%s%s" % (it, _NEW, it.removeprefix(b"refs/")) for it in sources]
         _fetch(transport, into, specs, limits)
-        # a name has more slashes than directories can be removed one in another
+        # no files: Python cannot remove as many directories as a name has slashes
         into.run("pack-refs", "--all")
         found = _found(into)
         return {it if it in plain else b"refs/" + it: found[it] for it in found}

@@ -11,6 +11,7 @@ other ``%``, and those that had to make way for another name. Then all are compu
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 import re
 from functools import cached_property
@@ -84,20 +85,15 @@ class BranchNames:
             (it + b"/").startswith(shown + b"/") or shown.startswith(it + b"/")
             for it in without
         )
-        if is_near or not _is_clear(shown):
-            names = RefNames(it for it in self._all if it not in without)
-            return names.clash(shown)
-        try:
-            above, keys = self._first(shown)
-        except _UnclearError:
-            branches = (it for it in _with_directories(shown) if it in self._all)
-            above = next(branches, b"")
-            keys = [self._all[above]] if above else []
-        if keys and not is_too_long(above):
-            return above
-        found = map(escaped, self._below(shown))
-        below = (it for it in found if it.startswith(shown + b"/"))
-        return min((it for it in below if not is_too_long(it)), default=b"")
+        if not is_near and _is_clear(shown):
+            with contextlib.suppress(_UnclearError):
+                above, keys = self._first(shown)
+                if keys and not is_too_long(above):
+                    return above
+                found = map(escaped, self._below(shown))
+                below = (it for it in found if it.startswith(shown + b"/"))
+                return min((it for it in below if not is_too_long(it)), default=b"")
+        return RefNames(it for it in self._all if it not in without).clash(shown)
 
     def served(self) -> Iterator[Key]:
         """Yield all bookmarks and tips that git users see, under any name."""
