@@ -25,6 +25,7 @@ LAYERS = [
     "gitstore.store",
     "gitstore.imported",
     "gitstore.fetchedrefs",
+    "gitstore.remotenotes",
     "gitstore.remotetags",
     "hggit",
     "gitstore.export",

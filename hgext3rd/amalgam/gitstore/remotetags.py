@@ -3,11 +3,7 @@
 A tag that a pull has recorded (``fetchedrefs``) is a ref of the git store if the commit
 that it leads to is exported, with the id that it has at the remote. Its tag objects are
 copied, so it keeps its message and its signature. Owns which tags those are, and the
-packs of their objects.
-
-A ref of notes is a history whose trees name the noted commits. It is a ref of the store
-if it has never had a note on a commit that is here and is not exported
-(docs/decisions/git-remotes.rst).
+packs of their objects. Refs of notes are chosen here, too, and read in ``remotenotes``.
 """
 
 from __future__ import annotations
@@ -26,7 +22,8 @@ from .git import packfiles
 from .git.layout import PACKS
 from .git.process import Git, Owner
 from .git.refs import TAGS, RefNames, is_too_long
-from .imported import ImportedCommits, fetched_objects
+from .imported import fetched_objects
+from .remotenotes import Notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
@@ -38,9 +35,6 @@ if TYPE_CHECKING:
 
 _TARGET = re.compile(rb"object ([0-9a-f]{40})\ntype (\w+)\n")
 NOTES = b"refs/notes/"
-_MOST_OF_NOTES = 10_000
-"""Commits of the history of a ref of notes: all of them are read."""
-_NOTED = re.compile(rb"[0-9a-f]{40}")
 # tags of files and trees: each is looked for in all packs
 _MOST_OF_OBJECTS = 1000
 # tag objects of a tag, each the target of the one before: git is asked for each of them
@@ -116,73 +110,24 @@ class ShownTags(Record):
         ``own``: refs of Mercurial's tags, with their nodes. ``is_served`` tells which
         changesets may leave.
         """
-        wanted: dict[bytes, FetchedRef] = {}
-        left_out, awaited = {}, set()
-        names = RefNames(ref.removeprefix(TAGS) for ref in own)
-        for ref, it in sorted(tags.refs().items()):
-            name, node = ref.removeprefix(TAGS), bin_id(it.node)
-            if own.get(ref, node) != node:
-                left_out[ref] = _(b"Mercurial has it on another changeset")
-            elif ref not in own and (is_too_long(name) or not names.may_have(name)):
-                left_out[ref] = _(b"not every clone could have it beside other tags")
-            elif node and not is_served(node):
-                left_out[ref] = _(b"its changeset is not exported")
-                awaited.add(node)
-            else:
-                wanted[ref] = it
-                names.add(name)
-        bases, is_whole = _layers(store, docket, [*wanted.values()])
-        git = fetched_git(store)
-        chains = _chains(git, {it.oid for it in wanted.values() if it.oid != it.commit})
-        is_final = True
-        for ref, it in [*wanted.items()]:
-            if it.commit not in bases:
-                text = _(b"its commit has another id here")
-                left_out[ref] = text if it.node else _(b"its object is not exported")
-                is_final &= bool(it.node)
-            elif it.oid != it.commit and it.commit not in chains[it.oid]:
-                is_long = len(chains[it.oid]) == _MOST_OF_CHAIN
-                text = _(b"it leads to its commit by way of over 100 tags")
-                left_out[ref] = text if is_long else _(b"its tag object is lost")
-                is_final &= is_long
-            if ref in left_out:
-                del wanted[ref]
-        annotated = [it for it in wanted.values() if it.oid != it.commit]
-        of_layer: dict[bool, set[bytes]] = {True: set(), False: set()}
-        for it in annotated:
-            of_layer[bases[it.commit]] |= {it.oid, *chains[it.oid]} - {it.commit}
-        shown, noted = dict[bytes, bytes](), set[bytes]()
-        note_names = RefNames(())
-        for ref, it in sorted(tags.notes().items()):
-            name = ref.removeprefix(NOTES)
-            if is_too_long(name) or not note_names.may_have(name):
-                left_out[ref] = _(b"not every clone could have it beside other notes")
-                continue
-            notes = _Notes.read(git, it.oid)
-            is_final &= notes is not None
-            reason, is_base = _(b"its objects are lost"), False
-            if notes is not None:
-                reason, is_base = notes.layer(store, docket, git, is_served)
-                awaited |= notes.awaited
-            if reason:
-                left_out[ref] = reason
-                continue
-            assert notes is not None
-            note_names.add(name)
-            shown[ref] = bin_id(it.oid)
-            noted |= notes.changesets
-            of_layer[is_base] |= notes.objects
-        of_base, of_drafts = (map(bin_id, of_layer[it]) for it in (True, False))
+        choice = _Choice(store, docket, is_served)
+        named = choice.by_name(tags.refs(), own)
+        found, is_whole = choice.by_objects(named)
+        choice.notes(tags.notes())
+        annotated = [it for it in found.values() if it.oid != it.commit]
+        of_base, of_drafts = (
+            frozenset(map(bin_id, choice.of_layer[it])) for it in (True, False)
+        )
         return cls(
-            refs={ref: bin_id(it.oid) for ref, it in wanted.items()} | shown,
+            refs={ref: bin_id(it.oid) for ref, it in found.items()} | choice.note_refs,
             peeled={bin_id(it.oid): bin_id(it.commit) for it in annotated},
-            nodes=frozenset(bin_id(it.node) for it in wanted.values() if it.node),
-            noted=frozenset(noted),
-            of_base=frozenset(of_base),
-            of_drafts=frozenset(of_drafts).difference(map(bin_id, of_layer[True])),
-            left_out=left_out,
-            awaited=frozenset(awaited),
-            is_final=is_final,
+            nodes=frozenset(bin_id(it.node) for it in found.values() if it.node),
+            noted=frozenset(choice.noted),
+            of_base=of_base,
+            of_drafts=of_drafts - of_base,
+            left_out=choice.left_out,
+            awaited=frozenset(choice.awaited),
+            is_final=choice.is_final,
             is_whole=is_whole,
         )
 
@@ -195,100 +140,100 @@ class ShownTags(Record):
         return base, drafts
 
 
-class _Notes:
-    """A ref of notes: its objects, and those that had a note at any time."""
+class _Choice:
+    """Which tags and notes get a ref, and the reasons for those that get none.
+
+    Each step passes on what is left. See ``ShownTags`` for the results.
+    """
 
     def __init__(
-        self,
-        reason: bytes,
-        commits: Sequence[bytes] = (),
-        objects: AbstractSet[bytes] = frozenset(),
-        noted: AbstractSet[bytes] = frozenset(),
+        self, store: GitStore, docket: Docket, is_served: Callable[[bytes], bool]
     ) -> None:
-        self._reason = reason
-        self._commits = commits
-        self.objects = objects
-        """Commits, trees and contents, in hex."""
-        self._noted = sorted(noted)
-        self.changesets: set[bytes] = set()
-        """Those with notes, if all may leave."""
+        self._store = store
+        self._docket = docket
+        self._is_served = is_served
+        self._git = fetched_git(store)
+        self.left_out: dict[bytes, bytes] = {}
         self.awaited: set[bytes] = set()
-        """Those with notes that may not leave."""
+        self.is_final = True
+        self.of_layer: dict[bool, set[bytes]] = {True: set(), False: set()}
+        """Ids in hex, by whether they lead into the base only."""
+        self.note_refs: dict[bytes, bytes] = {}
+        self.noted: set[bytes] = set()
 
-    @classmethod
-    def read(cls, git: Git, oid: bytes) -> _Notes | None:
-        """Read the whole history; ``None`` if an object of it is lost."""
-        if not (git.directory and git.directory.exists(PACKS)):
-            return None
-        limit = f"--max-count={_MOST_OF_NOTES + 1}"
-        listed = git.run("rev-list", limit, oid, check=False)
-        commits = listed.stdout.splitlines()
-        if listed.returncode:
-            return None
-        if len(commits) > _MOST_OF_NOTES:
-            return cls(_(b"its history is too long"))
-        found = git.run("rev-list", "--objects", oid, check=False)
-        if found.returncode:
-            return None
-        objects = {line[:40] for line in found.stdout.splitlines()}
-        if _absent(git, objects):
-            return None
-        # each path is in the first commit that has it, and in its difference
-        options = (
-            "-m",
-            "--root",
-            "-r",
-            "--no-commit-id",
-            "--no-renames",
-            "--name-only",
-        )
-        changed = git.run("diff-tree", "--stdin", *options, input=listed.stdout).stdout
-        noted = {line.replace(b"/", b"") for line in changed.splitlines()}
-        if commits[:1] != [oid] or not all(map(_NOTED.fullmatch, noted)):
-            return cls(_(b"it has other files than notes"))
-        return cls(b"", commits, objects, noted)
+    def by_name(
+        self, tags: Mapping[bytes, FetchedRef], own: Mapping[bytes, bytes]
+    ) -> dict[bytes, FetchedRef]:
+        """Return the tags that can stand beside ``own``, and may leave."""
+        wanted: dict[bytes, FetchedRef] = {}
+        names = RefNames(ref.removeprefix(TAGS) for ref in own)
+        for ref, it in sorted(tags.items()):
+            name, node = ref.removeprefix(TAGS), bin_id(it.node)
+            if own.get(ref, node) != node:
+                self.left_out[ref] = _(b"Mercurial has it on another changeset")
+            elif ref not in own and (is_too_long(name) or not names.may_have(name)):
+                text = _(b"not every clone could have it beside other tags")
+                self.left_out[ref] = text
+            elif node and not self._is_served(node):
+                self.left_out[ref] = _(b"its changeset is not exported")
+                self.awaited.add(node)
+            else:
+                wanted[ref] = it
+                names.add(name)
+        return wanted
 
-    def layer(
-        self,
-        store: GitStore,
-        docket: Docket,
-        git: Git,
-        is_served: Callable[[bytes], bool],
-    ) -> tuple[bytes, bool]:
-        """Return the reason to leave them out, if any, and whether all is in the base.
+    def by_objects(
+        self, tags: Mapping[bytes, FetchedRef]
+    ) -> tuple[dict[bytes, FetchedRef], bool]:
+        """Return the tags whose objects are all here, from tag object to commit.
 
-        Ids that were never here tell nothing about this repository.
+        And whether all changesets of ``tags`` are exported.
         """
-        if self._reason:
-            return self._reason, False
-        ids = [bin_id(it) for it in self._noted]
-        with (
-            contextlib.closing(store.open_map(docket)) as oidmap,
-            contextlib.closing(store.maps.open(docket.base.segments)) as base,
-        ):
-            nodes = oidmap.changesets(ids)
-            exported = {node for node in nodes if node}
-            is_base = all(base.has([*exported]))
-        rest = {hex_id(oid) for oid, it in zip(ids, nodes, strict=True) if not it}
-        pulled = rest - _absent(git, rest)
-        with contextlib.closing(ImportedCommits(store.repo, store)) as imported:
-            became = imported.changesets([bin_id(it) for it in pulled])
-            if any(imported.changesets([bin_id(it) for it in self._commits])):
-                return _(b"it has commits that are changesets"), False
-        hidden = {it for it in (*exported, *filter(None, became)) if not is_served(it)}
-        if hidden or pulled:
-            self.awaited = hidden
-            return _(b"a commit with notes is not exported"), False
-        self.changesets = exported
-        return b"", is_base
+        found: dict[bytes, FetchedRef] = {}
+        bases, is_whole = _layers(self._store, self._docket, [*tags.values()])
+        annotated = {it.oid for it in tags.values() if it.oid != it.commit}
+        chains = _chains(self._git, annotated)
+        for ref, it in tags.items():
+            chain = {it.oid} if it.oid == it.commit else chains[it.oid]
+            if it.commit not in bases:
+                text = _(b"its object is not exported")
+                other = _(b"its commit has another id here")
+                self.left_out[ref] = other if it.node else text
+                self.is_final &= bool(it.node)
+            elif it.commit not in chain:
+                is_long = len(chain) == _MOST_OF_CHAIN
+                text = _(b"it leads to its commit by way of over 100 tags")
+                self.left_out[ref] = text if is_long else _(b"its tag object is lost")
+                self.is_final &= is_long
+            else:
+                found[ref] = it
+                self.of_layer[bases[it.commit]] |= {it.oid, *chain} - {it.commit}
+        return found, is_whole
 
-
-def _absent(git: Git, oids: AbstractSet[bytes]) -> set[bytes]:
-    """Return those of ``oids`` whose objects were not fetched."""
-    asked = b"".join(b"%s\n" % oid for oid in oids)
-    args = ("cat-file", "--batch-check=%(objectname)", "--buffer")
-    lines = git.run(*args, input=asked).stdout.splitlines()
-    return {line.partition(b" ")[0] for line in lines if line.endswith(b" missing")}
+    def notes(self, refs: Mapping[bytes, FetchedRef]) -> None:
+        """Choose from refs of notes, and name them in ``note_refs``."""
+        names = RefNames(())
+        for ref, it in sorted(refs.items()):
+            name = ref.removeprefix(NOTES)
+            if is_too_long(name) or not names.may_have(name):
+                text = _(b"not every clone could have it beside other notes")
+                self.left_out[ref] = text
+                continue
+            notes = Notes.read(self._git, it.oid)
+            if notes is None:
+                self.left_out[ref] = _(b"its objects are lost")
+                self.is_final = False
+                continue
+            args = self._store, self._docket, self._git, self._is_served
+            reason, is_base = notes.layer(*args)
+            self.awaited |= notes.awaited
+            if reason:
+                self.left_out[ref] = reason
+                continue
+            names.add(name)
+            self.note_refs[ref] = bin_id(it.oid)
+            self.noted |= notes.changesets
+            self.of_layer[is_base] |= notes.objects
 
 
 def fetched_git(store: GitStore) -> Git:
