@@ -6,7 +6,9 @@
 //! changegroup of them; `merges` has the rules for two parents.
 
 pub(crate) mod ancestry;
+mod changedfiles;
 mod changesets;
+mod commitfiles;
 pub(crate) mod commits;
 pub(crate) mod copies;
 pub(crate) mod filelogs;
