@@ -188,14 +188,11 @@ class _Import:
             }
             old = self._old(oids)
             new = {commit for name, (_oid, commit) in oids.items() if name not in old}
-            git, tips = (
-                self.fetched.git,
-                sorted((commits & new) - knows(commits).keys()),
-            )
+            tips = sorted((commits & new) - knows(commits).keys())
             heads = self._repo.changelog.headrevs()
             count = 0
             if tips:
-                tips = commits_among(git, tips)
+                tips = commits_among(self.fetched.git, tips)
                 count = self._import(tips, self._public(oids), knows, imported)
             if self.fetched.is_copied():  # no commit was new
                 self.fetched.verify()
