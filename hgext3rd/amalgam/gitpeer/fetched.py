@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mercurial import error, util
 
 from .. import __version__
-from ..files import TEMPORARY, Directory, Unusable
+from ..files import TEMPORARY, TICK_NS, Directory, Unusable
 from ..gitstore import selection
 from ..gitstore.fetchedrefs import FetchedRefs, formatted, head_content
 from ..gitstore.git import layout
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 _SETTLED = b".settled"
 _SETTLED_TITLE = b"amalgam settled pull 1\n"
 _SETTLED_BYTES = 1 << 10
+_HEAD = b".head"
+_ADDRESS = b".address"
+_ADDRESS_TITLE = b"amalgam remote address 1\n"
 _LISTING = b".listing"
 _LISTING_TITLE = b"amalgam listing 1 "
 _LISTING_BYTES = 1 << 30
@@ -128,6 +131,36 @@ class Fetched(FetchedRefs):
             lines = super()._lines(remote)
             self._refs_read[name] = (stamp, lines)
         return lines
+
+    def has_changed_since(self, remote: bytes, time_ns: int) -> bool:
+        """Return whether the refs of ``remote`` were recorded at a time, or later."""
+        with contextlib.suppress(OSError, error.StorageError):
+            changed_ns = self._directory.stat(self._file(remote)).st_mtime_ns
+            return bool(changed_ns + TICK_NS >= time_ns)
+        return False
+
+    def begin(self, remote: bytes, address: bytes) -> None:
+        """Forget the refs of ``remote`` if they are of another repository.
+
+        Under the lock. ``address`` is a ``RemoteUrl.key``. What one repository had
+        tells nothing about another: its branches were not deleted there.
+        """
+        name, content = self._address_file(remote), _ADDRESS_TITLE + address + b"\n"
+        found = b""
+        with contextlib.suppress(OSError, Unusable):
+            found = self._directory.tryread(name, _SETTLED_BYTES)
+        if found == content:
+            return
+        if found:
+            refs = self._file(remote)
+            for old in (refs, refs + _SETTLED, refs + _LISTING):
+                self._directory.remove(old)
+            self._directory.remove(self._head_file(remote))
+        self._directory.make(self._store.placement)
+        self._directory.replace(name, content, self._store.placement)
+
+    def _address_file(self, remote: bytes) -> bytes:
+        return self._head_file(remote).removesuffix(_HEAD) + _ADDRESS
 
     def keep_head(self, remote: bytes, bookmark: bytes) -> None:
         """Keep the bookmark of the branch that ``remote`` checks out, under the lock.

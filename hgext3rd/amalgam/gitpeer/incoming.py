@@ -98,7 +98,14 @@ def common(
     names = (it for it in source.advertised.oids if it.startswith((HEADS, TAGS)))
     oids = {source.advertised.commit(it) for it in names}
     nodes = pulling.known(repo, oids)
-    both = [bin_node(node) for node in nodes.values()]
+    # what a branch had at the last pull, it most likely has still
+    there = source.advertised.oids.items()
+    moved = [it for it, oid in there if it.startswith(HEADS) and oid not in nodes]
+    fetched = Fetched(pulling.opened(repo))
+    before = fetched.lines(pulling.record_name(repo, source)).find(moved)
+    known = {it.node for it in before.values() if it.node}.union(nodes.values())
+    has = repo.unfiltered().changelog.hasnode
+    both = [node for node in map(bin_node, sorted(known)) if has(node)]
     if repo.changelog.filteredrevs:  # Mercurial takes visible ones only
         shown = b"heads(::%ln and not hidden())"
         both = [repo[rev].node() for rev in repo.unfiltered().revs(shown, both)]

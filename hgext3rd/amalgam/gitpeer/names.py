@@ -32,8 +32,18 @@ REMOTES, GIT_TAGS = b"gitbranches", b"gittags"
 class _Names:
     """Names of one namespace with their nodes, as the files have them now."""
 
-    def __init__(self, repo: RepoT, name_of: Callable[[bytes, bytes], bytes]) -> None:
-        """``name_of`` makes names of a remote and a ref; others are empty."""
+    def __init__(
+        self,
+        repo: RepoT,
+        name_of: Callable[[bytes, bytes], bytes],
+        *,
+        is_single: bool = False,
+    ) -> None:
+        """``name_of`` makes names of a remote and a ref; others are empty.
+
+        ``is_single``: of equal names, that of the first remote counts (``ranked``).
+        """
+        self._is_single = is_single
         self._path = os.path.join(repo.sharedpath, b"amalgam", b"fetched")
         self._name_of = name_of
         self._seen: int | None = None
@@ -71,7 +81,9 @@ class _Names:
             return
         found: dict[bytes, dict[bytes, None]] = {}
         for name, node in self._found(repo):
-            found.setdefault(name, {})[node] = None
+            those = found.setdefault(name, {})
+            if not (those and self._is_single):
+                those[node] = None
         self._seen = seen
         self._nodes = {name: [*nodes] for name, nodes in found.items()}
         self._names = {}
@@ -81,7 +93,7 @@ class _Names:
 
     def _found(self, repo: RepoT) -> Iterable[tuple[bytes, bytes]]:
         fetched = Fetched(GitStore(repo, GitConfig.from_ui(repo.ui)))
-        for remote in fetched.remotes():
+        for remote in fetched.ranked():
             refs, names = fetched.refs(remote), [remote]
             if is_of_hggit(repo.ui):
                 names = pulling.names_of(repo, remote)
@@ -112,7 +124,8 @@ def add_namespaces(repo: RepoT) -> None:
         GIT_TAGS: (b"gittag", _(b"git tag"), _tag_name),
     }
     for name, (template, shown_as, name_of) in rows.items():
-        names = made_names[name] = _Names(repo, name_of)
+        is_single = name == GIT_TAGS
+        names = made_names[name] = _Names(repo, name_of, is_single=is_single)
         made = namespaces.namespace(
             name,
             templatename=template,

@@ -9,6 +9,7 @@ transaction. A pull that ends early has kept whole batches; the next one goes on
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -137,7 +138,7 @@ class Known:
 def bring(repo: RepoT, source: GitSource, names: Collection[bytes]) -> Pulled:
     """Import the commits of refs and oids ``names``, and their ancestors."""
     with repo.wlock(), repo.lock():
-        fetched, remote = Fetched(opened(repo)), remote_name(repo, source)
+        fetched, remote = Fetched(opened(repo)), record_name(repo, source)
         importhooks.begin(repo, source, names_of(repo, remote))
         scope = Scope.of(repo, source, fetched, remote, names)
         job = _Import(repo, source, fetched, scope)
@@ -163,7 +164,7 @@ class _Import:
         self._store = opened(repo)
         self._store.require_trust()
         self.fetched = fetched
-        remote = remote_name(repo, source)
+        remote = record_name(repo, source)
         self.scope = scope or Scope.whole(source, self.fetched, remote)
         self.before = self.scope.before
         """Refs of the last pull."""
@@ -271,7 +272,7 @@ class _Import:
 
     def _public(self, oids: Mapping[bytes, tuple[bytes, bytes]]) -> set[bytes]:
         """Return the commits of public refs among ``oids``."""
-        name, head = remote_name(self._repo, self._source), self.scope.advertised.head
+        name, head = record_name(self._repo, self._source), self.scope.advertised.head
         rule = marks.PublicRefs(self._repo.ui, name, head)
         return {commit for ref, (_oid, commit) in oids.items() if ref in rule}
 
@@ -356,7 +357,10 @@ def _again(*, is_full: bool) -> bytes:
 
 
 def remote_name(repo: RepoT, source: GitSource) -> bytes:
-    """Return the name of a remote: as it is followed, in ``[paths]``, or of its URL."""
+    """Return the name of a remote: as it is followed, in ``[paths]``, or of its URL.
+
+    For a push, which may go to the ``pushurl`` of that name.
+    """
     if source.name:
         return source.name
     for name, location in repo.ui.configitems(b"paths"):
@@ -367,6 +371,22 @@ def remote_name(repo: RepoT, source: GitSource) -> bytes:
         with contextlib.suppress(error.InputError):
             if address_of(location) == source.remote:
                 return bytes(name)
+    return source.remote.key
+
+
+def record_name(repo: RepoT, source: GitSource) -> bytes:
+    """Return the name by which the refs of a remote are recorded.
+
+    The ``pushurl`` of a name may be another repository, such as a fork, whose refs say
+    nothing about those that are pulled.
+    """
+    name = remote_name(repo, source)
+    location = repo.ui.config(b"paths", name)
+    if source.name or not location:
+        return name
+    with contextlib.suppress(error.InputError):
+        if address_of(location.partition(b"#")[0]) == source.remote:
+            return name
     return source.remote.key
 
 
@@ -420,18 +440,22 @@ def pull(
         _confirm(repo)
     op.trmanager = exchange.transactionmanager(repo, b"pull", source.location)
     asked, fetched = _asked(source, op), Fetched(opened(repo))
-    remote, settled = remote_name(repo, source), ""
+    remote, settled = record_name(repo, source), ""
+    given = leads, _bookmarks_seen(repo)
     if marks.is_of_hggit(repo.ui):
         names = names_of(repo, remote)
         marks.require_one_rule(repo.ui, names)
         importhooks.begin(repo, source, names)
     if asked is None:
-        settled = fetched.settled(remote, source.listed, leads)
+        settled = fetched.settled(remote, source.listed, given)
         if fetched.is_settled(remote, settled):
             repo.ui.status(_(b"no changes found\n"))
             op.cgresult = 0
             return op
     with repo.wlock(), repo.lock():
+        if fetched.has_changed_since(remote, source.asked_ns):
+            source.ask_again(asked or ())
+        fetched.begin(remote, source.remote.key)
         scope = None
         if covers is None:
             scope = Scope.of(repo, source, fetched, remote, asked or (), leads=leads)
@@ -446,12 +470,22 @@ def pull(
         # nobody else changes the files as long as the locks are held
         if asked is None and is_met and fetched.has_listing(source.listing):
             time.sleep(min(max(0, TICK_NS - _age_ns(repo)), TICK_NS) / 1e9)
-            settled = fetched.settled(remote, source.listed, leads)
+            given = leads, _bookmarks_seen(repo)
+            settled = fetched.settled(remote, source.listed, given)
     # files that change twice in a tick may have the same stats
     is_old = _age_ns(repo) > TICK_NS
-    if settled and is_old and fetched.settled(remote, source.listed, leads) == settled:
+    if settled and is_old and fetched.settled(remote, source.listed, given) == settled:
         fetched.keep_settled(remote, settled)
     return op
+
+
+def _bookmarks_seen(repo: RepoT) -> tuple[object, ...]:
+    """Return the state of the file of bookmarks: a share may have its own."""
+    path = bookmod.bookmarksvfs(repo).join(b"bookmarks")
+    with contextlib.suppress(FileNotFoundError):
+        it = os.stat(path)
+        return path, it.st_ino, it.st_size, it.st_mtime_ns
+    return (path,)
 
 
 def _age_ns(repo: RepoT) -> int:
@@ -487,7 +521,7 @@ class _Pull:
         self._repo = repo
         self._source = source
         self._op = op
-        self._remote = remote_name(repo, source)
+        self._remote = record_name(repo, source)
         self._job = _Import(repo, source, fetched, scope)
         self._advertised = self._job.scope.advertised
 
@@ -534,7 +568,7 @@ class _Pull:
         } | pulled_refs
         with op.trmanager:
             self._set_phases(nodes)
-            if asked is None and not dialect.goes_on(repo):
+            if not dialect.goes_on(repo):
                 self._follow(job.before, nodes, end)
             marked = branches if leads else asked or ()
             self._set_bookmarks(nodes, marked, branches)

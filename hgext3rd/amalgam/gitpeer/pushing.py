@@ -142,6 +142,7 @@ class _Push:
         self._repo = repo
         self._source = source
         self._remote = pulling.remote_name(repo, source)
+        self._record = pulling.record_name(repo, source)
         self._is_forced = is_forced
         self._publishes = publishes
         self._store = pulling.opened(repo)
@@ -223,7 +224,7 @@ class _Push:
 
     def _keep_equal(self, updates: Sequence[Update]) -> None:
         """Record equal branches that no record has: a killed push has written them."""
-        lines = Fetched(self._store).lines(self._remote)
+        lines = Fetched(self._store).lines(self._record)
         recorded = lines.find(it.ref for it in updates)
         equal = [
             it
@@ -496,7 +497,8 @@ class _Push:
                     oid = oids[it.node]
                     found = it.tag_object or oid
                     refs[it.ref] = FetchedRef(found, oid, hex_node(it.node))
-            fetched.keep_some(remote, names, refs, transaction)
+            fetched.begin(self._record, source.remote.key)
+            fetched.keep_some(self._record, names, refs, transaction)
             tips = {it.node for it in done if it.node}
             pairs = [(oids[it], hex_node(it)) for it in sorted(tips)]
             imported.record(transaction, pairs)

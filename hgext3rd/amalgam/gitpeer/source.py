@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ from ..remote.transport import (
 from . import addresses
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mercurial.interfaces.types import RepoT, UiT
 
     from ..receive.importing import Messages
@@ -101,6 +104,8 @@ class GitSource:
         """Messages about imports, for the end of a pull."""
         self.map_only = 0
         """Imported commits that changesets may not give back."""
+        self.asked_ns = 0
+        """When the refs were asked for first."""
         self._has_begun = False
         self._bar: Any = None
 
@@ -143,6 +148,7 @@ class GitSource:
 
         100,000 refs are some 6 MB.
         """
+        self.asked_ns = time.time_ns()
         try:
             return self.transport.listing()
         except RemoteFailureError as exc:
@@ -157,6 +163,16 @@ class GitSource:
     def advertised(self) -> Advertised:
         """The refs of the remote, when they were asked for first."""
         return Advertised.parsed(self.listing)
+
+    def ask_again(self, wanted: Iterable[bytes]) -> None:
+        """Ask for the refs as they are now; ``RepoLookupError`` if one is gone.
+
+        Another process has pulled or pushed meanwhile.
+        """
+        for name in ("listing", "listed", "advertised"):
+            self.__dict__.pop(name, None)
+        for ref in wanted:
+            self.ref(ref)
 
     @property
     def chosen(self) -> UiT:

@@ -19,6 +19,7 @@ from subprocess import DEVNULL, PIPE, TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any
 
 from mercurial import error
+from mercurial.i18n import _
 
 from ..files import Directory
 from ..gitstore.git import layout
@@ -46,6 +47,7 @@ _ADVERTISED = re.compile(
     rb"(?:ref: (?P<target>refs/\S+)|(?P<oid>[0-9a-f]{40}))"
     rb"\t(?P<name>HEAD|refs/[^\x00-\x20\x7f~^:?*\[\\]+)(?P<peeled>\^\{\})?"
 )
+_LONG_OID = re.compile(rb"^[0-9a-f]{64}\t", re.MULTILINE)
 _DEFAULT_SSH = b"ssh"
 """The default of Mercurial's ``ui.ssh``, which leaves the choice to git."""
 _MOST_WORDS = 5
@@ -219,6 +221,9 @@ class Transport:
         )
         if code:
             raise self._failure(words, code)
+        if _LONG_OID.search(output):
+            text = _(b"it has ids of sha256, and Mercurial's are of SHA-1")
+            raise RemoteFailureError(FailureKind.RULE, text)
         return output
 
     def fetch(
