@@ -1,9 +1,10 @@
 """Background processes of hg: start, replacement by a new process, and a fast exit.
 
 A background process has the configuration of the process that starts it, also items of
-``--config``, of ``hgweb.conf`` and of the shared copy's ``hgrc``. They are handed over
-in a file without a name, since a command line can be read by everybody. ``%unset`` and
-the section ``paths``, which hgweb uses for its own purpose, are not handed over.
+``--config`` and of ``hgweb.conf``. Of a share's own ``hgrc``, it has the extensions
+only: the source decides about exports. The items are handed over in a file without a
+name, since a command line can be read by everybody. ``%unset`` and the section
+``paths``, which hgweb uses for its own purpose, are not handed over.
 
 It has a session of its own, no terminal, no other descriptor of the process that
 started it, and no variable of a hook, of git or of a web request. So nobody waits for
@@ -222,7 +223,8 @@ def _prepared(
         files.remove(before)
         environment[_RCPATH] = os.pathsep.encode().join(files)
     known = {*files, os.path.join(repo.sharedpath, b"hgrc")}
-    items = [*_items(repo.ui, known)]
+    own = {repo.vfs.join(b"hgrc"), repo.vfs.join(b"hgrc-not-shared")}
+    items = [*_items(repo.ui, known, own)]
     arguments += [
         b"--config=%s.%s=%s" % item for item in items if item[0] in _ON_COMMAND_LINE
     ]
@@ -237,10 +239,12 @@ def _prepared(
     return arguments, environment, handed
 
 
-def _items(ui: UiT, known: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _items(
+    ui: UiT, known: set[bytes], own: set[bytes]
+) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield the items that a new process would not find in the ``known`` files.
 
-    Only those that somebody has written: code sets its own in each process.
+    Of ``own`` files, extensions only. Only those that somebody has written: code sets its own in each process.
     """
     for section, name, value in ui.walkconfig():
         if section == _NOT_HANDED_OVER or not isinstance(value, bytes):
@@ -248,6 +252,8 @@ def _items(ui: UiT, known: set[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
         source = ui.configsource(section, name)
         in_file = _IN_FILE.fullmatch(source)
         if source != b"--config" and (in_file is None or in_file[1] in known):
+            continue
+        if in_file is not None and in_file[1] in own and section != b"extensions":
             continue
         is_path = b"/" in value and not value.startswith((b"!", b"~", b"$"))
         if section == b"extensions" and is_path:

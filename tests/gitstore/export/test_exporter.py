@@ -356,6 +356,8 @@ def test_share_is_followed_by_the_store_of_its_source(followed: Followed) -> Non
     share = followed.root.parent / "share"
     options = ["--config", "extensions.share="]
     followed.server.hg(followed.root.parent, "share", *options, "repo", "share")
+    # the source decides what leaves
+    add_config(share, "[amalgam]\ngit.export = public\ngit.refs = tags\n")
     commit = ["commit", "-qm", "in share", "--config", "ui.allowemptycommit=yes"]
     followed.server.hg(share, *commit)
     followed.follow()
