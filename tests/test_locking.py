@@ -56,6 +56,24 @@ def test_lock_is_taken_over_when_it_is_silent(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
+def test_number_of_another_process_holds_no_lock(tmp_path: Path) -> None:
+    """Its process died, and this host has given its number to another one."""
+    path = tmp_path / "lock"
+    with held(tmp_path):
+        name = os.readlink(path).rpartition(":")[0]
+    path.symlink_to(f"{name}:{os.getppid()}")
+    with pytest.raises(error.LockHeld), held(tmp_path):
+        pass
+    then = time.time() - locking.SILENT_SECONDS - 60
+    os.utime(path, (then, then), follow_symlinks=False)
+    found = locking.holder(Directory(os.fsencode(tmp_path)))
+    assert found
+    assert found.state is locking.LockState.SILENT
+    with held(tmp_path):
+        pass
+    assert not os.path.lexists(path)
+
+
 def test_who_takes_a_lock_over_may_die(tmp_path: Path) -> None:
     lock_elsewhere(tmp_path / "lock", locking.SILENT_SECONDS + 60)
     lock_elsewhere(tmp_path / "lock.break", locking.SILENT_SECONDS - 60)

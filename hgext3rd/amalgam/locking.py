@@ -4,12 +4,12 @@ A lock is a symbolic link, or a file, that names a host and a process. The lock 
 dead process on this host is taken over (``mercurial.lock``). Mercurial opens a lock by
 path and waits if it is a FIFO. This module does neither.
 
-The holder renews a lock: its time of modification proves to other hosts that the
-process lives. A lock that another host has not renewed for ``SILENT_SECONDS`` is taken
-over. Its holder may only have been suspended, so it calls ``Hold.require`` before each
-step that another holder would not expect. All times are those of the file system, so
-clocks of hosts may differ. Only ``LockState``, for messages, uses the clock of this
-machine.
+The holder renews a lock: its time of modification proves that the process lives, also
+to other hosts, and where another process has got its number. A lock that nobody has
+renewed for ``SILENT_SECONDS`` is taken over. Its holder may only have been suspended,
+so it calls ``Hold.require`` before each step that another holder would not expect. All
+times are those of the file system, so clocks of hosts may differ. Only ``LockState``,
+for messages, uses the clock of this machine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 LOCK = b"lock"
 """The name of the lock in its directory."""
 SILENT_SECONDS = 600
-"""After how long another host's lock is taken over unless it is renewed."""
+"""After how long a lock is taken over unless it is renewed."""
 _RENEWAL_SECONDS = 30
 # the suffix of the lock under which a lock is taken over, as in Mercurial
 _BREAKS = b".break"
@@ -114,16 +114,14 @@ def held(
 
 
 def is_lock_silent(directory: Directory, now: float, name: bytes = LOCK) -> bool:
-    """Return whether a lock in ``directory`` is another host's, and not renewed.
-
-    So is an empty lock file: the process that made it died before it wrote its name.
+    """Return whether a lock in ``directory`` was not renewed.
 
     ``now``: seconds since the epoch. ``FileNotFoundError`` if it is free, ``Unusable``
     if it is no lock.
     """
-    host = locker(directory, name).rpartition(b":")[0]
+    locker(directory, name)
     age_seconds = now - directory.stat(name).st_mtime
-    return host != lockmod._getlockprefix() and age_seconds > SILENT_SECONDS
+    return age_seconds > SILENT_SECONDS
 
 
 def locker(directory: Directory, name: bytes = LOCK) -> bytes:
@@ -180,16 +178,13 @@ class _Files:
     def readlock(self, name: bytes) -> bytes:
         """Return the content of a lock; ``FileNotFoundError`` if it is free.
 
-        A silent lock of another host is removed first.
+        A silent lock is removed first.
         """
-        found = locker(self.directory, name)
-        if not found.startswith(lockmod._getlockprefix() + b":"):
-            self._take_over(name)
-            found = locker(self.directory, name)
-        return found
+        self._take_over(name)
+        return locker(self.directory, name)
 
     def _take_over(self, name: bytes) -> None:
-        """Remove the lock of another host if it is silent.
+        """Remove a lock if it is silent.
 
         Another lock sees to it that it is still the same, as Mercurial does.
         """
@@ -282,6 +277,6 @@ def holder(directory: Directory) -> Holder | None:
     prefix, _colon, number = named.partition(b":")
     pid = int(number) if number.isdigit() else 0
     state = LockState.SILENT if is_silent else LockState.ELSEWHERE
-    if prefix == lockmod._getlockprefix() and pid:
+    if prefix == lockmod._getlockprefix() and pid and not is_silent:
         state = LockState.RUNNING if procutil.testpid(pid) else LockState.DEAD
     return Holder(prefix.partition(b"/")[0], pid, state, age)

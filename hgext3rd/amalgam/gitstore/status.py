@@ -136,7 +136,8 @@ class StoreStatus:
         unexported = 0
         refs = []
         for difference in findings.differences:
-            if self.lock and self.lock.state is LockState.RUNNING:
+            is_running = self.lock and self.lock.state is LockState.RUNNING
+            if is_running and difference.what != b"changeset":
                 continue  # the beginning of an export would look wrong
             if _is_gone(store.repo, difference):
                 self.gone += 1  # the next export does all that it takes
