@@ -244,7 +244,8 @@ def _items(
 ) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Yield the items that a new process would not find in the ``known`` files.
 
-    Of ``own`` files, extensions only. Only those that somebody has written: code sets its own in each process.
+    Of ``own`` files, extensions only. And only those that somebody has written: code
+    sets its own in each process.
     """
     for section, name, value in ui.walkconfig():
         if section == _NOT_HANDED_OVER or not isinstance(value, bytes):
