@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 NODES = ROOT / "tests" / "vectors" / "git-import" / "nodes.txt"
 HGGIT = "--config=amalgam.git.dialect=hggit"
 EXACT = "--config=amalgam.git.push-exact=yes"
+BRANCHES = "--config=amalgam.git.push-branches=yes"
 
 
 class Travelled:
@@ -63,8 +64,8 @@ def test_commits_come_back_from_changesets_alone(tmp_path: Path) -> None:
     made = Commits(tmp_path / "project.git")
     rows = [row.split() for row in NODES.read_text().splitlines()]
     nodes = {name: node for name, _oid, node in rows if node != "-"}
-    plain = Travelled(made, tmp_path / "plain", HGGIT)
-    exact = Travelled(made, tmp_path / "exact", HGGIT, EXACT)
+    plain = Travelled(made, tmp_path / "plain", HGGIT, BRANCHES)
+    exact = Travelled(made, tmp_path / "exact", HGGIT, EXACT, BRANCHES)
     expected = {name: nodes[name] for name in plain.accepted & nodes.keys()}
     for travelled in (plain, exact):
         missing = {it for it in expected if expected[it] not in travelled.nodes}
@@ -106,6 +107,29 @@ def test_git_authors_refuse_pushes(tmp_path: Path) -> None:
         said = clone.refused(f"{made}:refs/heads/new")
         assert "commits would get other ids by git.authors; push with Mercurial" in said
         assert server.hg("log", "-T", "{node}") == before
+
+
+@pytest.mark.parametrize(
+    ("headers", "message", "said"),
+    [
+        (b"HG:extra close:1\n", b"x\n", "would close the Mercurial branch 'default'"),
+        (b"", b"x\n\n--HG--\nbranch : a\n", "would make the Mercurial branch 'a'"),
+        (b"", b"x\n\n--HG--\nbranch : 12\n", "cannot use an integer as a name"),
+        (b"", b"x\n\n--HG--\nbranch : a:b\n", "':' cannot be used in a name"),
+    ],
+)
+def test_commits_decide_no_named_branches(
+    tmp_path: Path, headers: bytes, message: bytes, said: str
+) -> None:
+    with pushable(tmp_path, HGGIT) as server:
+        clone = server.clone()
+        objects = GitObjects(clone.root / ".git")
+        tree = objects.tree((b"100644", b"a"))
+        made = objects.commit(clone.head(), tree=tree, headers=headers, message=message)
+        before = clone.git("ls-remote"), server.hg("branches", "-c")
+        assert said in clone.refused(f"{made}:refs/heads/new")
+        assert (clone.git("ls-remote"), server.hg("branches", "-c")) == before
+        assert server.leftovers() == []
 
 
 def test_files_that_hg_git_leaves_out_follow_mercurial_users(tmp_path: Path) -> None:

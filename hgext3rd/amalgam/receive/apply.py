@@ -16,19 +16,27 @@ import errno
 import os
 from typing import IO, TYPE_CHECKING, Any
 
-from mercurial import bookmarks, bundle2, error, exchange, phases, util
+from mercurial import bookmarks, bundle2, encoding, error, exchange, phases, util
 from mercurial.i18n import _
 from mercurial.node import bin as bin_node, hex as hex_node
 
+from ..config import PushConfig
 from ..records import Record
 from ..terminal import utf8_of
 from . import successors
-from .commands import ZERO, PushRefusedError
+from .commands import ZERO, PushRefusedError, check_label
 from .refplan import leaves_tip, left_as_branch, only_forward
 from .refstate import BOOKMARK, TAG, TIP, RefState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+        Set as AbstractSet,
+    )
 
     from mercurial.interfaces.types import RepoT
 
@@ -115,6 +123,7 @@ def apply(
     repo = pusher.repo
     asked = [it.command.ref for it in changes.updates]
     old = state.nodes(asked)
+    named = {*repo.unfiltered().branchmap()}
     with repo.transaction(_SOURCE) as transaction:
         for name, value in (
             (b"source", _SOURCE),
@@ -127,6 +136,7 @@ def apply(
         stream = util.chunkbuffer(_bundle(pusher, changes))
         unbundler = exchange.readbundle(repo.ui, stream, None)
         exchange.unbundle(repo, unbundler, [b"force"], _SOURCE, pusher.url)
+        _check_branches(repo, changes, named)
         lines = _mark(pusher, changes, old)
         has_tags = any(it.kind == TAG for it in changes.updates)
         after = RefState.of(repo, store, tags=has_tags)
@@ -241,6 +251,31 @@ def _check_refs(changes: PushedChanges, after: Mapping[bytes, bytes | None]) -> 
         )
 
 
+def _check_branches(
+    repo: RepoT, changes: PushedChanges, before: AbstractSet[bytes]
+) -> None:
+    """Refuse commits that name a new Mercurial branch, or close one.
+
+    A commit of hg-git has both in its headers or its message, which anybody can write.
+    Unless pushes may make branches; then their names are those that Mercurial allows.
+    """
+    changelog = repo.unfiltered().changelog
+    may_branch = PushConfig.from_ui(repo.ui).may_branch
+    for oid, node in changes.added:
+        name, closes = changelog.branchinfo(changelog.rev(bin_node(node)))
+        is_new = name not in before and name != b"default"
+        if is_new:
+            check_label(name, repo)
+        if (is_new or closes) and not may_branch:
+            text = _(b"commit %s would make the Mercurial branch '%s'")
+            if closes:
+                text = _(b"commit %s would close the Mercurial branch '%s'")
+            hint = _(b"do it with hg, or ask the operator for %s = yes")
+            hint %= b"amalgam.git.push-branches"
+            shown = encoding.fromlocal(name)
+            raise PushRefusedError(text % (oid[:_SHORT], shown) + b"; " + hint)
+
+
 def _left(
     changes: PushedChanges, before: Mapping[bytes, bytes | None], after: RefState
 ) -> list[bytes]:
@@ -288,7 +323,9 @@ def _moved(
                 line = _(
                     b"warning: '%s' has left %s, which is on no branch now, for %s"
                 )
-                line %= (ref, before.oids(store, [ref])[ref][:_SHORT], oid[:_SHORT])
+                # not exported: the changeset
+                left = before.oids(store, [ref])[ref] or hex_node(old)
+                line %= (ref, left[:_SHORT], oid[:_SHORT])
             else:
                 line %= (ref, oid[:_SHORT])
         lines.append(line)

@@ -218,6 +218,17 @@ def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
             )
 
 
+def check_label(name: bytes, repo: RepoT) -> None:
+    """Refuse a name that Mercurial gives to no new branch."""
+    try:
+        scmutil.checknewlabel(repo, name, b"branch")
+    except error.Abort as exc:
+        problem = utf8_of(stringutil.forcebytestr(exc))
+        raise PushRefusedError(
+            _(b"no Mercurial branch: %s; choose another name") % problem
+        ) from None
+
+
 def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     """Return the name of a new Mercurial branch."""
     if not may_branch:
@@ -235,13 +246,7 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
             % shown
         )
     check_length(value)
-    try:
-        scmutil.checknewlabel(repo, name, b"branch")
-    except error.Abort as exc:
-        problem = utf8_of(stringutil.forcebytestr(exc))
-        raise PushRefusedError(
-            _(b"no Mercurial branch: %s; choose another name") % problem
-        ) from None
+    check_label(name, repo)
     check_new(name, repo)
     if name in repo._bookmarks:
         raise PushRefusedError(
