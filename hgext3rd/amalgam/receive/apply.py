@@ -280,11 +280,13 @@ def _left(
     changes: PushedChanges, before: Mapping[bytes, bytes | None], after: RefState
 ) -> list[bytes]:
     """Return a line for each commit that branches led to, and that none has now."""
-    lines = []
+    lines, led = [], set[int]()
     for update in changes.updates:
         command = update.command
         old = before[command.ref]
-        if update.kind == TAG or old is None or _is_on_branch(after, command.ref, old):
+        if update.kind == TAG or old is None:
+            continue
+        if _is_on_branch(after, command.ref, old, led):
             continue
         line = _(
             b"warning: %s, which '%s' led to, is on no branch now, but %s: everybody "
@@ -308,13 +310,13 @@ def _moved(
     then, unless a bookmark is the main line.
     """
     pushed = {node: oid for oid, node in changes.nodes.items()}
-    lines = []
+    lines, led = [], set[int]()
     for ref, (old, new) in moves.items():
         line = _(b"'%s' has changed, too: fetch it") % ref
         if old and new and not _is_forward(after.view, old, new):
             kind, name = before.stands_for(ref) or ("", b"")
             is_free = name in before.with_main_line & after.with_main_line
-            is_lost = not _is_on_branch(after, ref, old)
+            is_lost = not _is_on_branch(after, ref, old, led)
             if kind == TIP and is_lost and not is_free:
                 raise leaves_tip(store, before, ref)
             oid = pushed.get(hex_node(new)) or after.oids(store, [ref])[ref]
@@ -332,14 +334,16 @@ def _moved(
     return _first(lines)
 
 
-def _is_on_branch(after: RefState, ref: bytes, old: bytes) -> bool:
+def _is_on_branch(after: RefState, ref: bytes, old: bytes, led: set[int]) -> bool:
     """Return whether any branch leads to ``old``, which ``ref`` led to.
 
-    Hidden changesets count as being on one: they leave the git store.
+    ``led`` is as in ``RefState.leads_to``. Hidden changesets count as being on one:
+    they leave the git store.
     """
     if not after.view.changelog.hasnode(old):
         return True
-    return _is_forward(after.view, old, after.node(ref)) or after.leads_to(old)
+    is_forward = _is_forward(after.view, old, after.node(ref))
+    return is_forward or after.leads_to(old, led=led)
 
 
 def _is_forward(view: RepoT, old: bytes, new: bytes | None) -> bool:

@@ -309,6 +309,8 @@ def planned(
     missing = [ref for ref in missing if ref not in of_remotes]
     refused = _Refusals({ref: RACED for ref in raced if ref not in missing})
     updates, seen = [], set()
+    has_tags = any(it.ref.startswith(TAGS) for it in commands)
+    tags = tagging.by_shown_name(state.tags) if has_tags else {}
     for command in commands:
         with refused.of(command.ref):
             if command.ref in seen:
@@ -327,7 +329,6 @@ def planned(
             is_deleted = command.new == ZERO
             found = b"commit" if is_deleted else kinds.get(command.new)
             if command.ref.startswith(TAGS):
-                tags = state.tags
                 name = tagging.name_of(state.view, tags, command.ref, found)
                 updates.append(RefUpdate(command, TAG, name))
                 continue

@@ -188,14 +188,22 @@ class RefState(Record):
             oids[ref] = oid.hex().encode() if oid else b""
         return oids
 
-    def leads_to(self, node: bytes, without: Collection[bytes] = ()) -> bool:
+    def leads_to(
+        self,
+        node: bytes,
+        without: Collection[bytes] = (),
+        led: set[int] | None = None,
+    ) -> bool:
         """Return whether a branch leads to a changeset, or above it.
 
-        ``without``: refs that do not count.
+        ``without``: refs that do not count. ``led``: revisions that branches are known
+        to lead to, for many calls with the same ``without``.
         """
         branches = {tip: branch for branch, tip in self.tips.items()}
         marks: Any = self.marks  # Mercurial's
         for rev in self.view.revs(b"%n::", node):
+            if led and rev in led:
+                return True
             above = self.view.changelog.node(rev)
             keys = [(BOOKMARK, name) for name in (marks.names(above) if marks else ())]
             if above in branches:
@@ -203,6 +211,8 @@ class RefState(Record):
             for key in keys:
                 shown = self.branches.shown(key)
                 if shown and HEADS + shown not in without:
+                    if led is not None:
+                        led.update(self.view.revs(b"%n::%d", node, rev))
                     return True
         return False
 

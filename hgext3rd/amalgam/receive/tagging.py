@@ -21,7 +21,7 @@ from ..terminal import utf8_of
 from .commands import PushRefusedError, check_length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mercurial.interfaces.types import RepoT
 
@@ -46,12 +46,18 @@ class TagChange(Record):
     """The one that is to have it; empty for none."""
 
 
+def by_shown_name(tags: Iterable[bytes]) -> dict[bytes, bytes]:
+    """Return those of ``tags`` that git users see, by the names that they see."""
+    names = tag_names(tags)
+    return {names[name]: name for name in reversed([*names])}
+
+
 def name_of(
-    view: RepoT, tags: Iterable[bytes], ref: bytes, kind: bytes | None
+    view: RepoT, tags: Mapping[bytes, bytes], ref: bytes, kind: bytes | None
 ) -> bytes:
     """Return the tag of a ref; refuse an impossible one.
 
-    ``tags``: those that git users see; ``kind``: the type of its new object.
+    ``tags``: as ``by_shown_name``; ``kind``: the type of its new object.
     """
     if kind == b"tag":
         raise PushRefusedError(
@@ -65,10 +71,8 @@ def name_of(
             _(b"only commits can be tagged; tag one: git tag -f NAME COMMIT")
         )
     shown = ref.removeprefix(TAGS)
-    names = tag_names(tags)
-    found = next((name for name, its in names.items() if its == shown), None)
-    if found is not None:
-        return found
+    if shown in tags:
+        return tags[shown]
     name: bytes = encoding.tolocal(shown)
     if encoding.fromlocal(name) != shown:
         raise PushRefusedError(
