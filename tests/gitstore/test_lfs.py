@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from testlib import lfs
 from testlib.contents import blob, check_stores, commits, raw_text
-from testlib.environment import add_config
+from testlib.environment import add_config, git
 from testlib.exported import Exported
 from testlib.hgserver import HgServer
 
@@ -65,6 +65,19 @@ def test_blob_is_the_pointer_of_git_lfs(store: Exported) -> None:
     for name, rev in (("text", 0), ("after", 0)):
         assert raw_text(store, name, rev) != pointer(TEXTS.get(name, b""))
     check_stores(store)
+
+
+def test_commits_of_hg_git_have_copies_of_files_in_lfs(store: Exported) -> None:
+    """As hg-git 1.2.0 writes them. Mercurial keeps their sources in the pointers."""
+    add_config(store.root, "[amalgam]\ngit.dialect = hggit\n")
+    store.hg("git::export")
+    oid = exported_commits(store)["1"]
+    place = store.root / ".hg" / "amalgam" / "git" / "hggit.git"
+    lines = git(place, "cat-file", "commit", oid).splitlines()
+    assert [it for it in lines if it.startswith(b"HG:")] == [
+        b"HG:rename renamed:after",
+    ]
+    assert "no differences" in store.hg("git::verify", "--full")
 
 
 def test_empty_file_in_lfs_is_an_empty_blob(store: Exported) -> None:

@@ -5,7 +5,7 @@
 
 use gitpack::Oid;
 use hashbrown::{HashMap, HashSet, HashTable};
-use revlog::{Node, Rev, Revlog, copy_source, split_metadata};
+use revlog::{FLAG_EXTERNAL, Node, Rev, Revlog, copy_source, split_metadata};
 
 use crate::read::names::NameId;
 
@@ -47,7 +47,12 @@ pub(crate) struct RecordedCopy {
 impl RecordedCopy {
     /// The copy that the revision `rev` with this text records.
     pub fn of(filelog: &Revlog, rev: Rev, text: &[u8]) -> Option<Self> {
-        let source = split_metadata(text).metadata.and_then(copy_source)?;
+        let is_external = filelog.index().unusual_flags(rev) & FLAG_EXTERNAL != 0;
+        let source = if is_external {
+            copy_source_of_pointer(text)?
+        } else {
+            split_metadata(text).metadata.and_then(copy_source)?
+        };
         let link_rev = filelog.index().link(rev);
         Self::may_be(filelog, rev).then(|| Self { source: source.into(), link_rev })
     }
@@ -56,6 +61,12 @@ impl RecordedCopy {
     pub fn may_be(filelog: &Revlog, rev: Rev) -> bool {
         filelog.index().parents(rev).0.is_none()
     }
+}
+
+/// The source of a copy whose content is in LFS: Mercurial keeps it in the pointer, as
+/// `hgext/lfs/wrapper.py` writes it.
+fn copy_source_of_pointer(text: &[u8]) -> Option<&[u8]> {
+    text.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(b"x-hg-copy "))
 }
 
 impl FileTable {
