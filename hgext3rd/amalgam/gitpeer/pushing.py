@@ -402,7 +402,8 @@ class _Push:
                     _(b"changeset %s would be another commit than %s of the remote")
                     % (short(node), theirs[node][:_SHORT]),
                     hint=_(
-                        b"remove all of '.hg/amalgam' but 'adopted', pull, and push"
+                        b"remove all of '.hg/amalgam' but 'adopted'; then hg "
+                        b"git::export, pull, and push"
                     ),
                 )
         for node, oid in found.items():

@@ -169,8 +169,8 @@ class GitSource:
 
         Another process has pulled or pushed meanwhile.
         """
-        for name in ("listing", "listed", "advertised"):
-            self.__dict__.pop(name, None)
+        for name in (b"listing", b"listed", b"advertised"):
+            util.clearcachedproperty(self, name)
         for ref in wanted:
             self.ref(ref)
 

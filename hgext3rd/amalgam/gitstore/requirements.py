@@ -92,7 +92,7 @@ def check(repo: RepoT) -> None:
     if missing:
         raise error.Abort(
             _(b"cannot export a repository without: %s") % b", ".join(sorted(missing)),
-            hint=_(b"see 'hg help debugupgraderepo'; nothing was written"),
+            hint=_(b"'hg clone --pull' makes one that has it; nothing was written"),
         )
 
 

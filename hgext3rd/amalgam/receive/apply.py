@@ -267,13 +267,17 @@ def _check_branches(
         if is_new:
             check_label(name, repo)
         if (is_new or closes) and not may_branch:
-            text = _(b"commit %s would make the Mercurial branch '%s'")
-            if closes:
-                text = _(b"commit %s would close the Mercurial branch '%s'")
-            hint = _(b"do it with hg, or ask the operator for %s = yes")
-            hint %= b"amalgam.git.push-branches"
-            shown = encoding.fromlocal(name)
-            raise PushRefusedError(text % (oid[:_SHORT], shown) + b"; " + hint)
+            raise PushRefusedError(
+                _(
+                    b"commit %s would %s the Mercurial branch '%s'; do it with hg, or "
+                    b"ask the operator for amalgam.git.push-branches = yes"
+                )
+                % (
+                    oid[:_SHORT],
+                    _(b"close") if closes else _(b"make"),
+                    encoding.fromlocal(name),
+                )
+            )
 
 
 def _left(

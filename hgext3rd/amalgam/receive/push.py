@@ -63,12 +63,14 @@ def check_hidden(
     is_seen = view_of(repo, store).changelog.hasnode
     for oid, node in changesets:
         if is_there(bin_node(node)) and not is_seen(bin_node(node)):
+            first, _second = repo.unfiltered().changelog.parents(bin_node(node))
+            is_root = first == repo.nullid
             raise PushRefusedError(
                 _(
                     b"commit %s is a changeset here that is secret or obsolete; give "
-                    b"it another id: git rebase -f -r %s~"
+                    b"it another id: git rebase -f -r %s"
                 )
-                % (oid[:_SHORT], oid[:_SHORT])
+                % (oid[:_SHORT], b"--root" if is_root else oid[:_SHORT] + b"~")
             )
 
 
