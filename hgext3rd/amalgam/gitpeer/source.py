@@ -172,7 +172,8 @@ class GitSource:
         for name in (b"listing", b"listed", b"advertised"):
             util.clearcachedproperty(self, name)
         for ref in wanted:
-            self.ref(ref)
+            if ref not in self.advertised.oids:
+                self.ref(ref)
 
     @property
     def chosen(self) -> UiT:
