@@ -48,11 +48,15 @@ class Mode:
 
 _HGGIT = "--config=amalgam.git.dialect=hggit"
 _EXACT = "--config=amalgam.git.push-exact=yes"
+# their messages name them
+_BRANCHES = "--config=amalgam.git.push-branches=yes"
 MODES = {
     "cinnabar": Mode((), is_lossless=False),
     "cinnabar-exact": Mode((_EXACT,), is_lossless=True),
-    "hggit": Mode((_HGGIT,), is_lossless=False, is_cinnabar=False),
-    "hggit-exact": Mode((_HGGIT, _EXACT), is_lossless=True, is_cinnabar=False),
+    "hggit": Mode((_HGGIT, _BRANCHES), is_lossless=False, is_cinnabar=False),
+    "hggit-exact": Mode(
+        (_HGGIT, _EXACT, _BRANCHES), is_lossless=True, is_cinnabar=False
+    ),
 }
 
 

@@ -62,3 +62,21 @@ def test_private_refs_go_only_by_a_pattern_of_their_own() -> None:
 def test_invalid_patterns_are_named(pattern: bytes) -> None:
     with pytest.raises(error.InputError):
         RefMap((pattern,))
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "is_one_place"),
+    [
+        (b"https://example.org/a/b.git", b"ssh://git@Example.org:2222/a/b", True),
+        (b"git@example.org:a/b.git", b"https://example.org/a/b/", True),
+        (b"/srv/a", b"file:////srv/a/.git", True),
+        (b"https://example.org/a/b", b"https://example.org/fork/b", False),
+        (b"https://example.org/a/b", b"https://example.org:8443/a/b", False),
+        (b"https://example.org/srv/a", b"/srv/a", False),
+    ],
+)
+def test_a_place_is_host_and_path(
+    one: bytes, two: bytes, *, is_one_place: bool
+) -> None:
+    places = {urls.parsed(it, b"/").place for it in (one, two)}
+    assert (len(places) == 1) == is_one_place

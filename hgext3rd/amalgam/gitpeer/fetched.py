@@ -71,6 +71,12 @@ _MOST_HAVES = 500
 _MOST_PACKS = 20
 
 
+def _address_of(place: bytes) -> bytes:
+    """Return the content of a file of an address."""
+    digest = hashlib.sha1(place, usedforsecurity=False).hexdigest().encode()
+    return _ADDRESS_TITLE + digest + b"\n"
+
+
 class Fetched(FetchedRefs):
     """Fetched objects and refs, for one repository and one dialect."""
 
@@ -139,25 +145,32 @@ class Fetched(FetchedRefs):
             return bool(changed_ns + TICK_NS >= time_ns)
         return False
 
-    def begin(self, remote: bytes, address: bytes) -> None:
+    def begin(self, remote: bytes, place: bytes) -> None:
         """Forget the refs of ``remote`` if they are of another repository.
 
-        Under the lock. ``address`` is a ``RemoteUrl.key``. What one repository had
+        Under the lock. ``place`` is that of a ``RemoteUrl``. What one repository had
         tells nothing about another: its branches were not deleted there.
         """
-        name, content = self._address_file(remote), _ADDRESS_TITLE + address + b"\n"
-        found = b""
-        with contextlib.suppress(OSError, Unusable):
-            found = self._directory.tryread(name, _SETTLED_BYTES)
-        if found == content:
-            return
-        if found:
+        if self._address(remote) not in (b"", _address_of(place)):
             refs = self._file(remote)
             for old in (refs, refs + _SETTLED, refs + _LISTING):
                 self._directory.remove(old)
             self._directory.remove(self._head_file(remote))
-        self._directory.make(self._store.placement)
-        self._directory.replace(name, content, self._store.placement)
+            self._directory.remove(self._address_file(remote))
+
+    def keep_address(self, remote: bytes, place: bytes) -> None:
+        """Keep the repository that the refs of ``remote`` are of, under the lock."""
+        content = _address_of(place)
+        if self._address(remote) != content:
+            name = self._address_file(remote)
+            self._directory.make(self._store.placement)
+            self._directory.replace(name, content, self._store.placement)
+
+    def _address(self, remote: bytes) -> bytes:
+        with contextlib.suppress(OSError, Unusable):
+            name = self._address_file(remote)
+            return self._directory.tryread(name, _SETTLED_BYTES)
+        return b""
 
     def _address_file(self, remote: bytes) -> bytes:
         return self._head_file(remote).removesuffix(_HEAD) + _ADDRESS

@@ -378,14 +378,14 @@ def record_name(repo: RepoT, source: GitSource) -> bytes:
     """Return the name by which the refs of a remote are recorded.
 
     The ``pushurl`` of a name may be another repository, such as a fork, whose refs say
-    nothing about those that are pulled.
+    nothing about those that are pulled. It is the same if only the protocol differs.
     """
     name = remote_name(repo, source)
     location = repo.ui.config(b"paths", name)
     if source.name or not location:
         return name
     with contextlib.suppress(error.InputError):
-        if address_of(location.partition(b"#")[0]) == source.remote:
+        if address_of(location.partition(b"#")[0]).place == source.remote.place:
             return name
     return source.remote.key
 
@@ -455,7 +455,7 @@ def pull(
     with repo.wlock(), repo.lock():
         if fetched.has_changed_since(remote, source.asked_ns):
             source.ask_again(asked or ())
-        fetched.begin(remote, source.remote.key)
+        fetched.begin(remote, source.remote.place)
         scope = None
         if covers is None:
             scope = Scope.of(repo, source, fetched, remote, asked or (), leads=leads)
@@ -587,6 +587,7 @@ class _Pull:
         head = advertised.head
         name = marks.name_of(repo.ui, head) if head.startswith(HEADS) else b""
         job.fetched.keep_head(self._remote, encoding.fromlocal(name))
+        job.fetched.keep_address(self._remote, source.remote.place)
         if _clones:
             self._activate(asked, _clones[-1])
         if source.map_only and not hggitfiles.are_written(opened(repo)):

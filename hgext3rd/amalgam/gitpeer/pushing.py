@@ -498,8 +498,9 @@ class _Push:
                     oid = oids[it.node]
                     found = it.tag_object or oid
                     refs[it.ref] = FetchedRef(found, oid, hex_node(it.node))
-            fetched.begin(self._record, source.remote.key)
+            fetched.begin(self._record, source.remote.place)
             fetched.keep_some(self._record, names, refs, transaction)
+            fetched.keep_address(self._record, source.remote.place)
             tips = {it.node for it in done if it.node}
             pairs = [(oids[it], hex_node(it)) for it in sorted(tips)]
             imported.record(transaction, pairs)

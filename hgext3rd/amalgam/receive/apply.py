@@ -24,7 +24,7 @@ from ..config import PushConfig
 from ..records import Record
 from ..terminal import utf8_of
 from . import successors
-from .commands import ZERO, PushRefusedError, check_label
+from .commands import ZERO, PushRefusedError
 from .refplan import leaves_tip, left_as_branch, only_forward
 from .refstate import BOOKMARK, TAG, TIP, RefState
 
@@ -257,16 +257,15 @@ def _check_branches(
     """Refuse commits that name a new Mercurial branch, or close one.
 
     A commit of hg-git has both in its headers or its message, which anybody can write.
-    Unless pushes may make branches; then their names are those that Mercurial allows.
+    Unless pushes may make branches.
     """
+    if PushConfig.from_ui(repo.ui).may_branch:
+        return
     changelog = repo.unfiltered().changelog
-    may_branch = PushConfig.from_ui(repo.ui).may_branch
     for oid, node in changes.added:
         name, closes = changelog.branchinfo(changelog.rev(bin_node(node)))
         is_new = name not in before and name != b"default"
-        if is_new:
-            check_label(name, repo)
-        if (is_new or closes) and not may_branch:
+        if is_new or closes:
             raise PushRefusedError(
                 _(
                     b"commit %s would %s the Mercurial branch '%s'; do it with hg, or "

@@ -218,17 +218,6 @@ def check_branch(name: bytes, repo: RepoT, *, has_commits: bool) -> None:
             )
 
 
-def check_label(name: bytes, repo: RepoT) -> None:
-    """Refuse a name that Mercurial gives to no new branch."""
-    try:
-        scmutil.checknewlabel(repo, name, b"branch")
-    except error.Abort as exc:
-        problem = utf8_of(stringutil.forcebytestr(exc))
-        raise PushRefusedError(
-            _(b"no Mercurial branch: %s; choose another name") % problem
-        ) from None
-
-
 def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
     """Return the name of a new Mercurial branch."""
     if not may_branch:
@@ -246,7 +235,13 @@ def _branch(value: bytes, repo: RepoT, may_branch: bool) -> bytes:
             % shown
         )
     check_length(value)
-    check_label(name, repo)
+    try:
+        scmutil.checknewlabel(repo, name, b"branch")
+    except error.Abort as exc:
+        problem = utf8_of(stringutil.forcebytestr(exc))
+        raise PushRefusedError(
+            _(b"no Mercurial branch: %s; choose another name") % problem
+        ) from None
     check_new(name, repo)
     if name in repo._bookmarks:
         raise PushRefusedError(

@@ -51,6 +51,23 @@ class RemoteUrl(Record):
         """A name for files about a remote that has no other name."""
         return b"url-" + hashlib.sha1(self.url).hexdigest()[:16].encode()
 
+    @property
+    def place(self) -> bytes:
+        """Host and path, which a repository has in all protocols of its host.
+
+        The port of ssh is no part of it, nor are a user and ``.git``.
+        """
+        _scheme, slashes, rest = self.url.partition(b"://")
+        if not slashes:
+            scp = _SCP.fullmatch(self.url) if self.protocol == b"ssh" else None
+            rest = b"/".join(scp.groups()) if scp else self.url
+        host, _slash, path = rest.partition(b"/")
+        host = host.rpartition(b"@")[2].lower()
+        if self.protocol == b"ssh":
+            host = host.partition(b":")[0]
+        path = path.strip(b"/").removesuffix(b".git").rstrip(b"/")
+        return host + b"/" + path
+
 
 def parsed(text: bytes, base: bytes) -> RemoteUrl:
     """Return the remote that ``text`` names; a relative path starts at ``base``.
