@@ -148,8 +148,8 @@ class Fetched(FetchedRefs):
     def begin(self, remote: bytes, place: bytes) -> None:
         """Forget the refs of ``remote`` if they are of another repository.
 
-        Under the lock. ``place`` is that of a ``RemoteUrl``. What one repository had
-        tells nothing about another: its branches were not deleted there.
+        Under the lock. ``place`` is that of a ``RemoteUrl``. The branches of one
+        repository were not deleted in another.
         """
         if self._address(remote) not in (b"", _address_of(place)):
             refs = self._file(remote)

@@ -98,7 +98,7 @@ def common(
     names = (it for it in source.advertised.oids if it.startswith((HEADS, TAGS)))
     oids = {source.advertised.commit(it) for it in names}
     nodes = pulling.known(repo, oids)
-    # what a branch had at the last pull, it most likely has still
+    # a branch has most likely kept the commits of the last pull
     there = source.advertised.oids.items()
     moved = [it for it, oid in there if it.startswith(HEADS) and oid not in nodes]
     fetched = Fetched(pulling.opened(repo))

@@ -143,7 +143,7 @@ class ShownTags(Record):
 class _Choice:
     """Which tags and notes get a ref, and the reasons for those that get none.
 
-    Each step passes on what is left. See ``ShownTags`` for the results.
+    Each step passes on the rest. See ``ShownTags`` for the results.
     """
 
     def __init__(
